@@ -1,0 +1,48 @@
+# `make lab` builds the simulated rack and deploys to it; `make test` runs all tests. Everything else serves these two.
+SHELL := /bin/bash
+BIN := .venv/bin
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Show the targets
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+
+.PHONY: venv
+venv: ## Make .venv with everything that development and tests need
+	@tests/bootstrap venv
+
+.PHONY: rack
+rack: venv ## Build and start the simulated rack
+	$(BIN)/python -m tests.lab up
+
+.PHONY: lab
+lab: rack ## Build the rack, deploy to it, show the endpoints that answer
+	$(BIN)/python -m tests.lab.deploy
+
+.PHONY: lint
+lint: venv ## Check style, types, roles and documentation
+	tests/lint
+
+.PHONY: unit
+unit: venv ## Run the unit tests, those of the host code under Python 3.7 too
+	@tests/bootstrap host-python
+	$(BIN)/python -m pytest tests/unit
+	.venv-3.7/bin/python -m pytest tests/unit/plugins/module_utils --ignore-glob='*_properties.py'
+
+.PHONY: molecule
+molecule: venv ## Run the molecule scenario on the rack
+	$(BIN)/molecule test --all
+
+.PHONY: test
+test: venv ## Run all tests
+	tests/run
+
+.PHONY: build
+build: venv ## Build the collection archive
+	$(BIN)/ansible-galaxy collection build --force
+
+.PHONY: clean
+clean: ## Remove the rack, its images and everything that was built
+	@if [ -x $(BIN)/python ] && [ -d .lab ]; then $(BIN)/python -m tests.lab clean; fi
+	rm -rf .lab .ansible .hypothesis .mypy_cache .pytest_cache .ruff_cache vllm_ascend-fleet-*.tar.gz

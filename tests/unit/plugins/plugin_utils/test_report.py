@@ -1,0 +1,85 @@
+"""Reports: what a person reads must name host, value and remedy, and must not lose a host."""
+
+from __future__ import annotations
+
+from ansible_collections.vllm_ascend.fleet.plugins.plugin_utils.report import (
+    deployment_report,
+    difference_table,
+    plan_lines,
+    problem_table,
+)
+
+PROBLEM = {"code": "mount_missing", "message": "/usr/local/dcmi does not exist.", "remedy": "Install the driver."}
+INSTANCE = {
+    "name": "ascend",
+    "docker_run": ["docker", "run", "--name", "vllm-ascend", "image", "bash", "-ic", 'exec "$@"'],
+    "serve_args": ["vllm", "serve", "Qwen/Qwen3-0.6B", "--compilation-config", '{"a":[1,2]}'],
+    "endpoint": {"port": 8000},
+}
+PLAN = {
+    "family": "atlas_a2",
+    "product": None,
+    "image": {"reference": "quay.io/ascend/vllm-ascend:v0.23.0"},
+    "instances": [INSTANCE],
+    "warnings": [],
+    "explain": [{"what": "image", "why": "no suffix", "source": "quick start"}],
+}
+UPDATE = {
+    "changed": True,
+    "instances": [
+        {"name": "ascend", "action": "update", "reasons": [{"field": "image", "before": "v0.22", "after": "v0.23"}]}
+    ],
+    "image": {"action": "none"},
+    "orphans": ["old"],
+}
+REPORTS = {
+    "bad": {"problems": [PROBLEM, {**PROBLEM, "code": "no_driver"}], "plan": {"family": "atlas_a2"}},
+    "good": {
+        "problems": [],
+        "plan": PLAN,
+        "difference": UPDATE,
+        "address": "192.0.2.1",
+        "applied": {"instances": [{"name": "ascend", "action": "update"}]},
+    },
+    "lost": {},
+    "broken": {
+        "problems": [],
+        "plan": PLAN,
+        "difference": UPDATE,
+        "failed": {"step": "x", "message": "gate: died\nlog"},
+    },
+}
+
+
+def test_all_problems_of_a_host_are_shown_with_their_remedy():
+    lines = problem_table(REPORTS)
+    assert lines[0].startswith("1 of 4 hosts have problems")
+    text = "\n".join(lines)
+    assert text.count("remedy: Install the driver.") == 2
+    assert "[mount_missing]" in text and "[no_driver]" in text and "/usr/local/dcmi" in text
+
+
+def test_no_problem_says_so():
+    assert problem_table({"good": {"problems": []}}) == ["No host has problems."]
+
+
+def test_differences_name_reason_and_orphan_and_no_host_is_lost():
+    text = "\n".join(difference_table(REPORTS))
+    assert "image: v0.22 -> v0.23" in text and "orphan" in text
+    assert all(host in text for host in REPORTS)
+    assert "no answer from this host" in text
+
+
+def test_plan_lines_give_commands_that_a_shell_takes():
+    lines = plan_lines(REPORTS["good"])
+    assert "ascend: docker run: docker run --name vllm-ascend image bash -ic 'exec \"$@\"'" in lines
+    assert "ascend: vllm serve: vllm serve Qwen/Qwen3-0.6B --compilation-config '{\"a\":[1,2]}'" in lines
+    assert any("image: no suffix (quick start)" in line for line in lines)
+
+
+def test_summary_has_one_line_a_host_with_endpoint_or_reason():
+    rows = {line.split()[0]: line for line in deployment_report(REPORTS)[2:]}
+    assert "http://192.0.2.1:8000/v1" in rows["good"] and "update" in rows["good"]
+    assert "mount_missing, no_driver" in rows["bad"] and "failed" in rows["bad"]
+    assert "gate: died" in rows["broken"] and "log" not in rows["broken"]
+    assert "no answer" in rows["lost"]
