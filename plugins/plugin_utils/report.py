@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import shlex
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -47,7 +48,7 @@ def difference_table(reports: Mapping[str, Mapping[str, Any]]) -> list[str]:
         report = reports[host]
         difference = report.get("difference")
         if _problems(report):
-            rows.append([host, NOTHING, "left untouched", ", ".join(p["code"] for p in _problems(report))])
+            rows.append([host, NOTHING, "left untouched", problem_codes(report)])
         elif not difference:
             rows.append([host, NOTHING, "not observed", _failure(report) or "no answer from this host"])
         else:
@@ -81,7 +82,7 @@ def deployment_report(reports: Mapping[str, Mapping[str, Any]]) -> list[str]:
     for host in sorted(reports):
         report = reports[host]
         family = (report.get("plan") or {}).get("family") or NOTHING
-        reason = _failure(report) or ", ".join(p["code"] for p in _problems(report))
+        reason = _failure(report) or problem_codes(report)
         if reason:
             rows.append([host, family, NOTHING, "failed", reason])
         elif not report.get("plan"):
@@ -89,6 +90,12 @@ def deployment_report(reports: Mapping[str, Mapping[str, Any]]) -> list[str]:
         else:
             rows += [[host, family, *row] for row in _endpoints(report)]
     return table(["host", "family", "instance", "result", "endpoint or reason"], rows)
+
+
+def problem_codes(report: Mapping[str, Any]) -> str:
+    """The codes of a host's problems, each once with its number, in the order in which they were found."""
+    counts = Counter(problem["code"] for problem in _problems(report))
+    return ", ".join(code if number == 1 else f"{code} x{number}" for code, number in counts.items())
 
 
 def _problems(report: Mapping[str, Any]) -> list[Mapping[str, str]]:
@@ -133,8 +140,9 @@ def _endpoints(report: Mapping[str, Any]) -> Iterable[list[str]]:
     actions = {i["name"]: i["action"] for i in (report.get("difference") or {}).get("instances") or []}
     for instance in (report.get("plan") or {}).get("instances") or []:
         name = instance["name"]
-        done = applied.get(name) or {}
-        result = done.get("action") or (
-            "unchanged" if actions.get(name) == "none" else str(actions.get(name) or NOTHING)
-        )
-        yield [name, result, f"http://{report.get('address') or 'localhost'}:{instance['endpoint']['port']}/v1"]
+        action = actions.get(name)
+        result = (applied.get(name) or {}).get("action") or ("unchanged" if action == "none" else None)
+        if result is None:
+            yield [name, "failed", "the connection was lost; run again to finish or undo"]
+        else:
+            yield [name, result, f"http://{report.get('address') or 'localhost'}:{instance['endpoint']['port']}/v1"]

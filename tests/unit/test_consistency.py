@@ -6,7 +6,7 @@ import pathlib
 
 import pytest
 import yaml
-from ansible_collections.vllm_ascend.fleet.plugins.plugin_utils import settings
+from ansible_collections.vllm_ascend.fleet.plugins.plugin_utils import plain, settings
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir())
@@ -40,7 +40,7 @@ def test_the_settings_table_agrees_with_the_role():
     table = {setting.name: setting for setting in settings.SETTINGS}
     passed = set(load("roles/npu_host/vars/main.yml")["__vllm_settings"])
     assert set(table) == passed
-    assert {name: setting.default for name, setting in table.items()} == {n: specs[n].get("default") for n in table}
+    assert {name: plain.plain(s.default) for name, s in table.items()} == {n: specs[n].get("default") for n in table}
 
 
 def test_every_option_of_every_role_is_described():

@@ -6,6 +6,7 @@ from ansible_collections.vllm_ascend.fleet.plugins.plugin_utils.report import (
     deployment_report,
     difference_table,
     plan_lines,
+    problem_codes,
     problem_table,
 )
 
@@ -83,3 +84,12 @@ def test_summary_has_one_line_a_host_with_endpoint_or_reason():
     assert "mount_missing, no_driver" in rows["bad"] and "failed" in rows["bad"]
     assert "gate: died" in rows["broken"] and "log" not in rows["broken"]
     assert "no answer" in rows["lost"]
+
+
+def test_a_change_without_a_result_is_a_failure():
+    rows = deployment_report({"gone": {"problems": [], "plan": PLAN, "difference": UPDATE}})[2:]
+    assert "failed" in rows[0] and "connection was lost" in rows[0] and "http" not in rows[0]
+
+
+def test_codes_are_counted():
+    assert problem_codes({"problems": [PROBLEM, PROBLEM, {**PROBLEM, "code": "x"}]}) == "mount_missing x2, x"

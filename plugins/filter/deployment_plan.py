@@ -1,0 +1,25 @@
+# Copyright (c) 2026, the vllm_ascend.fleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The filter deployment_plan; what it does is in deployment_plan.yml."""
+
+from __future__ import annotations
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.vllm_ascend.fleet.plugins.plugin_utils import plan
+
+
+def deployment_plan(facts, settings, profiles, observed=None):
+    """The plan of a host."""
+    try:
+        return plan.deployment_plan(facts, settings, profiles, observed)
+    except (TypeError, ValueError) as failure:
+        raise AnsibleFilterError(f"deployment_plan: {failure}") from failure
+
+
+class FilterModule:
+    """Registers the filter."""
+
+    def filters(self):
+        """The filters of this file by name."""
+        return {"deployment_plan": deployment_plan}

@@ -1,0 +1,179 @@
+# Copyright (c) 2026, the vllm_ascend.fleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Take the place of a container that somebody started by hand under the name of ours, in a way that can be undone.
+
+It is stopped and renamed, never removed. The quick start's commands use `docker run --rm`: such a container is removed
+by the engine when it stops, so its settings are kept, and undoing makes it again from them. In the quick start the
+main process is a shell in which somebody ran `vllm serve`: undoing starts that command again too.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional
+
+from .commands import run
+from .host_control import Host
+from .instance_state import LABEL_INSTANCE, container_name
+
+SUFFIX = "-adopted"
+STOP_S = 60
+EXEC_S = 30.0
+_SERVER_WORDS = ("serve", "vllm.entrypoints.openai.api_server")
+
+
+def foreign(host: Host, instance: str) -> Optional[Dict[str, Any]]:
+    """The container that has an instance's container name and is not ours (docker inspect), None when there is none."""
+    found = host.inspect(container_name(instance))
+    if found is None or ((found.get("Config") or {}).get("Labels") or {}).get(LABEL_INSTANCE):
+        return None
+    return found
+
+
+def plan(host: Host, instance: str, inspect: Dict[str, Any]) -> Dict[str, Any]:
+    """What has to be known to undo the adoption, before anything is done; it goes into the journal first."""
+    settings = inspect.get("HostConfig") or {}
+    running = bool((inspect.get("State") or {}).get("Running"))
+    removed = bool(settings.get("AutoRemove"))
+    return {
+        "id": inspect["Id"],
+        "name": container_name(instance),
+        "kept_as": _free_name(host, container_name(instance) + SUFFIX),
+        "running": running,
+        "restart": _restart_policy(settings),
+        "auto_remove": removed,
+        "recreate": recreate_argv(inspect, _image_defaults(host, inspect)) if removed else None,
+        "server": _server_command(host, inspect) if running else None,
+    }
+
+
+def take(host: Host, adopted: Dict[str, Any], timeout: int = STOP_S) -> str:
+    """Stop the container and put it aside; what was done, in a sentence. Doing it twice is harmless."""
+    identity = adopted["id"]
+    found = host.inspect(identity)
+    if found is None:
+        return "{0} is gone already".format(adopted["name"])
+    if adopted["restart"] != "no":
+        host.docker("update", "--restart", "no", identity)
+    if (found.get("State") or {}).get("Running"):
+        host.docker("stop", "-t", str(timeout), identity, timeout=timeout + 60.0)
+    if adopted["auto_remove"]:
+        return "{0} was started with --rm, so stopping removed it; its settings are kept".format(adopted["name"])
+    if host.inspect(adopted["kept_as"]) is None:
+        host.docker("rename", identity, adopted["kept_as"])
+    return "{0} is stopped and kept as {1}".format(adopted["name"], adopted["kept_as"])
+
+
+def give_back(host: Host, adopted: Dict[str, Any]) -> str:
+    """Undo take(): the container has its name again and runs if it ran; what was done, in a sentence."""
+    name, found = adopted["name"], host.inspect(adopted["id"])
+    if found is None and host.inspect(name) is None and adopted["recreate"]:
+        host.command([host.engine] + list(adopted["recreate"])[1:])
+        found = host.inspect(name)
+    if found is None:
+        found = host.inspect(name)
+        if found is None:
+            return "{0} is gone and cannot be made again".format(name)
+    identity = found["Id"]
+    if str(found.get("Name", "")).lstrip("/") != name:
+        host.docker("rename", identity, name)
+    if adopted["restart"] != "no":
+        host.docker("update", "--restart", adopted["restart"], identity)
+    if not adopted["running"]:
+        return "{0} is back, stopped as it was".format(name)
+    host.docker("start", identity)
+    if adopted["server"]:
+        # `bash -ic` as in the units: the image's environment is set by the interactive shell's start-up file.
+        wrapped = ["bash", "-ic", 'exec "$@"', "--"] + list(adopted["server"])
+        result = run([host.engine, "exec", "-d", identity] + wrapped, EXEC_S)
+        how = "and" if result.ok else "but not"
+        return "{0} runs again, {1} its command {2}".format(name, how, " ".join(adopted["server"]))
+    return "{0} runs again".format(name)
+
+
+def recreate_argv(inspect: Dict[str, Any], image: Dict[str, Any]) -> List[str]:
+    """A `docker run -d` argv that makes the container again from `docker inspect`, less what its image sets anyway."""
+    config, host = inspect.get("Config") or {}, inspect.get("HostConfig") or {}
+    argv = ["docker", "run", "-d", "--rm", "--name", str(inspect["Name"]).lstrip("/")]
+    argv += ["--interactive"] * bool(config.get("OpenStdin")) + ["--tty"] * bool(config.get("Tty"))
+    argv += ["--privileged"] * bool(host.get("Privileged")) + ["--init"] * bool(host.get("Init"))
+    network = host.get("NetworkMode")
+    if network not in (None, "default", "bridge"):
+        argv += ["--network", network]
+    if host.get("ShmSize"):
+        argv += ["--shm-size", str(host["ShmSize"])]
+    for key, flag in (("IpcMode", "--ipc"), ("PidMode", "--pid"), ("Runtime", "--runtime")):
+        if host.get(key) and host[key] not in ("private", "runc"):
+            argv += [flag, host[key]]
+    for device in host.get("Devices") or []:
+        argv += ["--device", "{PathOnHost}:{PathInContainer}:{CgroupPermissions}".format(**device)]
+    for bind in host.get("Binds") or []:
+        argv += ["--volume", bind]
+    for mount in host.get("Mounts") or []:
+        words = ["type={0}".format(mount["Type"]), "source={0}".format(mount.get("Source", ""))]
+        words += ["target={0}".format(mount["Target"])] + ["readonly"] * bool(mount.get("ReadOnly"))
+        argv += ["--mount", ",".join(words)]
+    for port, ends in sorted((host.get("PortBindings") or {}).items()):
+        for end in ends or []:
+            address = "{0}:".format(end["HostIp"]) if end.get("HostIp") else ""
+            argv += ["--publish", "{0}{1}:{2}".format(address, end.get("HostPort", ""), port)]
+    for key, flag in (("CapAdd", "--cap-add"), ("SecurityOpt", "--security-opt"), ("ExtraHosts", "--add-host")):
+        for value in host.get(key) or []:
+            argv += [flag, value]
+    for value in config.get("Env") or []:
+        if value not in (image.get("Env") or []):
+            argv += ["--env", value]
+    for name, value in sorted((config.get("Labels") or {}).items()):
+        if (image.get("Labels") or {}).get(name) != value:
+            argv += ["--label", "{0}={1}".format(name, value)]
+    for key, flag in (("WorkingDir", "--workdir"), ("User", "--user"), ("StopSignal", "--stop-signal")):
+        if config.get(key) and config[key] != image.get(key):
+            argv += [flag, config[key]]
+    entrypoint, command = config.get("Entrypoint") or [], list(config.get("Cmd") or [])
+    if entrypoint != (image.get("Entrypoint") or []):
+        argv += ["--entrypoint", entrypoint[0] if entrypoint else ""]
+        command = list(entrypoint[1:]) + command
+    return argv + [str(inspect["Image"])] + command
+
+
+def _image_defaults(host: Host, inspect: Dict[str, Any]) -> Dict[str, Any]:
+    found = host.image(str(inspect["Image"]))
+    return (found or {}).get("Config") or {}
+
+
+def _restart_policy(settings: Dict[str, Any]) -> str:
+    policy = settings.get("RestartPolicy") or {}
+    name, count = policy.get("Name") or "no", policy.get("MaximumRetryCount") or 0
+    return "{0}:{1}".format(name, count) if name == "on-failure" and count else name
+
+
+def _free_name(host: Host, wanted: str) -> str:
+    name, number = wanted, 2
+    while host.inspect(name) is not None:
+        name = "{0}-{1}".format(wanted, number)
+        number += 1
+    return name
+
+
+def _server_command(host: Host, inspect: Dict[str, Any]) -> Optional[List[str]]:
+    """The argv of the `vllm serve` that runs in the container beside its main process, None when there is none."""
+    if any("vllm" in word for word in [str(inspect.get("Path"))] + list(inspect.get("Args") or [])):
+        return None
+    main = int((inspect.get("State") or {}).get("Pid") or 0)
+    result = run([host.engine, "top", inspect["Id"], "-eo", "pid,ppid"], EXEC_S)
+    if not result.ok:
+        return None
+    pids = [int(line.split()[0]) for line in result.stdout.splitlines()[1:] if line.split()[:1]]
+    for pid in sorted(pids):
+        words = _command_line(host, pid)
+        if pid != main and any("vllm" in word for word in words[:3]) and any(w in words for w in _SERVER_WORDS):
+            return words
+    return None
+
+
+def _command_line(host: Host, pid: int) -> List[str]:
+    try:
+        with open(host.path("/proc/{0}/cmdline".format(pid)), "rb") as stream:
+            return [word.decode("utf-8", "replace") for word in stream.read().split(b"\0")[:-1]]
+    except OSError:
+        return []

@@ -1,0 +1,386 @@
+# Copyright (c) 2026, the vllm_ascend.fleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read the container engine through its command line: itself, its containers and its images.
+
+Six calls at most, and none after one that got no answer. The parsers are pure functions over what Docker 18.09 to 29
+print; a field that a version lacks is null.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from .commands import CommandResult
+from .instance_state import LABEL_INSTANCE, LABEL_PLAN
+from .sysroot import Sysroot
+
+TIMEOUT_S = 20.0
+MIB = 1 << 20
+
+# The units run docker with no environment of a login: what points a shell's docker elsewhere must not count here.
+ENGINE_ENV = {"DOCKER_HOST": "", "DOCKER_CONTEXT": "default"}
+
+JSON_FORMAT = ["--format", "{{json .}}"]
+# A recorded host holds exactly these calls.
+VERSION_ARGS = ["version"] + JSON_FORMAT
+INFO_ARGS = ["info"] + JSON_FORMAT
+PS_ARGS = ["ps", "-a", "-q", "--no-trunc"]
+INSPECT_ARGS = ["inspect"]
+IMAGE_LS_ARGS = ["image", "ls", "-q", "--no-trunc"]
+IMAGE_INSPECT_ARGS = ["image", "inspect"]
+
+DOCKER = "docker"
+PODMAN = "podman"
+ISULA = "isula"
+OTHER = "other"
+CLIS = (DOCKER, PODMAN, ISULA)
+
+VISIBLE_DEVICES = "ASCEND_VISIBLE_DEVICES"
+# Values of it that mount nothing (Ascend Docker Runtime user guide).
+NO_VISIBLE_DEVICES = ("", "void")
+_NPU_NODE = re.compile(r"/dev/v?davinci(\d+)\Z")
+_ANY_NPU_NODE = re.compile(r"/dev/v?davinci")
+_ASCEND_PATH = re.compile(r"/ascend|/npu-smi\Z|/usr/local/dcmi(/|\Z)", re.IGNORECASE)
+_CREDENTIALS = re.compile(r"//[^/@]*@")
+
+CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
+CONTAINERD_CONFIG = "/etc/containerd/config.toml"
+CONTAINERD_ROOT = "/var/lib/containerd"
+
+
+class Reading(NamedTuple):
+    """What was read: the engine as observed (None: no command line found), docker inspect's objects, the images."""
+
+    engine: Optional[Dict[str, Any]]
+    containers: List[Dict[str, Any]]
+    images: List[Dict[str, Any]]
+
+
+# -- parsers -------------------------------------------------------------------------------------------------------
+
+
+def parse_version(stdout: str, stderr: str = "") -> Optional[Dict[str, Any]]:
+    """{kind, client_version, version, api_version, architecture} of `docker version --format '{{json .}}'`.
+
+    None when that is not JSON (not a Docker command line at all). version is null when the engine did not answer.
+    A `docker` that is podman (podman-docker), or that talks to podman's socket, is kind podman.
+    """
+    data = _object(stdout)
+    if data is None or not isinstance(data.get("Client"), dict):
+        return None
+    client = data["Client"]
+    server = data.get("Server") or {}
+    parts = [part.get("Name", "") for part in server.get("Components") or []]
+    # OsArch and APIVersion (so spelt) are podman's; Docker has Os, Arch and ApiVersion.
+    shim = "OsArch" in client or "APIVersion" in client or "using podman" in stderr
+    podman = shim or any("podman" in part.lower() for part in parts)
+    platform = client.get("OsArch", "").rpartition("/")[2] if podman else ""
+    return {
+        "kind": PODMAN if podman else DOCKER,
+        "client_version": client.get("Version"),
+        "version": server.get("Version") or (client.get("Version") if shim else None),
+        "api_version": server.get("ApiVersion") or server.get("APIVersion"),
+        "architecture": server.get("Arch") or platform or None,
+    }
+
+
+def parse_info(stdout: str) -> Dict[str, Any]:
+    """What `docker info --format '{{json .}}'` says, as far as it is used here.
+
+    {default_runtime, docker_root, live_restore, http_proxy, https_proxy, no_proxy, containerd_images}. The last: true
+    when images are kept by containerd (the default of new installations from Docker 29 on), outside docker_root.
+    Passwords in proxies are masked (old engines print them).
+    """
+    data = _object(stdout) or {}
+    driver = dict(pair for pair in data.get("DriverStatus") or [] if isinstance(pair, list) and len(pair) == 2)
+    address = (data.get("Containerd") or {}).get("Address") or CONTAINERD_SOCKET
+    return {
+        "default_runtime": data.get("DefaultRuntime") or None,
+        "docker_root": data.get("DockerRootDir") or None,
+        "live_restore": data.get("LiveRestoreEnabled"),
+        "http_proxy": _masked(data.get("HttpProxy")),
+        "https_proxy": _masked(data.get("HttpsProxy")),
+        "no_proxy": data.get("NoProxy") or None,
+        "containerd_images": driver.get("driver-type", "").startswith("io.containerd.snapshotter")
+        and address == CONTAINERD_SOCKET,
+    }
+
+
+def parse_inspect(stdout: str) -> List[Dict[str, Any]]:
+    """The objects that `docker inspect` prints; [] for anything else. One that vanished meanwhile is not among them."""
+    try:
+        data = json.loads(stdout)
+    except ValueError:
+        return []
+    return [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
+
+
+def parse_images(stdout: str) -> List[Dict[str, Any]]:
+    """[{id, references, digests, architecture, os, size_mb (MiB), created, labels}] of `docker image inspect`."""
+    return [
+        {
+            "id": entry.get("Id"),
+            "references": _named(entry.get("RepoTags")),
+            "digests": _named(entry.get("RepoDigests")),
+            "architecture": entry.get("Architecture") or None,
+            "os": entry.get("Os") or None,
+            "size_mb": entry["Size"] // MIB if isinstance(entry.get("Size"), int) else None,
+            "created": entry.get("Created") or None,
+            "labels": (entry.get("Config") or {}).get("Labels") or {},
+        }
+        for entry in parse_inspect(stdout)
+    ]
+
+
+def parse_ids(stdout: str) -> List[str]:
+    """The ids that a listing with -q prints, each once (an image with two names is printed twice)."""
+    return list(dict.fromkeys(stdout.split()))
+
+
+def _object(text: str) -> Optional[Dict[str, Any]]:
+    try:
+        data = json.loads(text)
+    except ValueError:
+        return None
+    return data if isinstance(data, dict) else None
+
+
+def _named(references: Optional[List[str]]) -> List[str]:
+    return sorted(name for name in references or [] if "<none>" not in name)
+
+
+def _masked(proxy: Optional[str]) -> Optional[str]:
+    return _CREDENTIALS.sub("//xxxxx:xxxxx@", proxy) if proxy else None
+
+
+# -- views of one container ----------------------------------------------------------------------------------------
+
+
+def labels(inspect: Dict[str, Any]) -> Dict[str, str]:
+    """The labels of a container."""
+    return (inspect.get("Config") or {}).get("Labels") or {}
+
+
+def status(inspect: Dict[str, Any]) -> Optional[str]:
+    """created, running, paused, restarting, removing, exited or dead."""
+    return (inspect.get("State") or {}).get("Status")
+
+
+def running_pid(inspect: Dict[str, Any]) -> Optional[int]:
+    """The host's process id of a running container's first process, None when it does not run."""
+    state = inspect.get("State") or {}
+    return state.get("Pid") or None if state.get("Running") else None
+
+
+def name(inspect: Dict[str, Any]) -> str:
+    """The name of a container, without the slash that docker puts before it."""
+    return str(inspect.get("Name") or "").lstrip("/")
+
+
+def environment(inspect: Dict[str, Any]) -> Dict[str, str]:
+    """The environment of a container; it holds secrets: never return it whole."""
+    words = (inspect.get("Config") or {}).get("Env") or []
+    return dict(word.split("=", 1) for word in words if "=" in word)
+
+
+def mounted_paths(inspect: Dict[str, Any]) -> List[str]:
+    """The host sources and the targets of a container's mounts."""
+    mounts = inspect.get("Mounts") or []
+    return [str(mount.get(key) or "") for mount in mounts for key in ("Source", "Destination")]
+
+
+def host_nodes(inspect: Dict[str, Any]) -> List[str]:
+    """The host's device nodes that a container was given by --device or as a bind mount."""
+    devices = (inspect.get("HostConfig") or {}).get("Devices") or []
+    nodes = [str(device.get("PathOnHost") or "") for device in devices]
+    return nodes + [str(mount.get("Source") or "") for mount in inspect.get("Mounts") or []]
+
+
+def npu_devices(inspect: Dict[str, Any]) -> List[str]:
+    """The NPU nodes (/dev/davinci<N>, virtual ones /dev/vdavinci<N>) that a container was given, by number."""
+    found = {node for node in host_nodes(inspect) if _NPU_NODE.match(node)}
+    return sorted(found, key=lambda node: (int(_NPU_NODE.sub(r"\1", node)), node))
+
+
+def published(inspect: Dict[str, Any]) -> List[Tuple[int, str, int]]:
+    """[(host port, address, container port)] of the TCP ports that a container publishes, or would when started."""
+    ports = (inspect.get("NetworkSettings") or {}).get("Ports") or (inspect.get("HostConfig") or {}).get("PortBindings")
+    found = set()
+    for inner, bindings in (ports or {}).items():
+        number, _slash, protocol = inner.partition("/")
+        for binding in bindings or []:
+            host_port = str(binding.get("HostPort") or "")
+            if protocol in ("", "tcp") and number.isdigit() and host_port.isdigit():
+                found.add((int(host_port), binding.get("HostIp") or "0.0.0.0", int(number)))
+    return sorted(found)
+
+
+def host_ports(inspect: Dict[str, Any]) -> List[int]:
+    """The host's TCP ports that a container publishes, each once."""
+    return sorted({port for port, _address, _inner in published(inspect)})
+
+
+def container_summary(inspect: Dict[str, Any]) -> Dict[str, Any]:
+    """{id, image_id, state, started_at, plan_hash} of an instance's container."""
+    started = (inspect.get("State") or {}).get("StartedAt")
+    return {
+        "id": inspect.get("Id"),
+        "image_id": inspect.get("Image"),
+        "state": status(inspect),
+        "started_at": None if not started or started.startswith("0001-") else started,
+        "plan_hash": labels(inspect).get(LABEL_PLAN),
+    }
+
+
+def foreign(inspect: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+    """What a container that is not ours has to do with NPUs or with our names; None: nothing.
+
+    {container, id, image, state, devices, privileged, ports, npu, ascend_visible_devices}. devices are the NPU nodes
+    by exact name; npu is true when it can reach an NPU: by nodes, as a privileged container with Ascend files mounted,
+    or through the Ascend Docker Runtime (ascend_visible_devices is that variable's raw value). Other kinds of
+    accelerators do not count.
+    """
+    if LABEL_INSTANCE in labels(inspect):
+        return None
+    devices = npu_devices(inspect)
+    privileged = bool((inspect.get("HostConfig") or {}).get("Privileged"))
+    visible = environment(inspect).get(VISIBLE_DEVICES)
+    by_runtime = visible is not None and visible.strip() not in NO_VISIBLE_DEVICES
+    by_privilege = privileged and any(_ASCEND_PATH.search(path) for path in mounted_paths(inspect))
+    npu = bool(devices or by_runtime or by_privilege)
+    manager = any(_ANY_NPU_NODE.match(node) for node in host_nodes(inspect))
+    if not (npu or manager or visible is not None or name(inspect).startswith("vllm-")):
+        return None
+    return {
+        "container": name(inspect),
+        "id": inspect.get("Id"),
+        "image": (inspect.get("Config") or {}).get("Image") or inspect.get("Image"),
+        "state": status(inspect),
+        "devices": devices,
+        "privileged": privileged,
+        "ports": host_ports(inspect),
+        "npu": npu,
+        "ascend_visible_devices": visible,
+    }
+
+
+# -- reading -------------------------------------------------------------------------------------------------------
+
+
+def find_cli(sysroot: Sysroot) -> Tuple[Optional[str], Optional[str]]:
+    """(kind, path) of the first engine command line: docker, else podman, else isula; (None, None) when there is none.
+
+    A docker that is only another name of podman or isula is theirs.
+    """
+    for kind in CLIS:
+        path = sysroot.which(kind)
+        if path is not None:
+            target = os.path.basename(sysroot.link(path) or "")
+            return next((other for other in (PODMAN, ISULA) if target.startswith(other)), kind), path
+    return None, None
+
+
+def read(sysroot: Sysroot, timeout: float = TIMEOUT_S) -> Reading:
+    """Read the engine, its containers and its images; timeout: seconds for each call.
+
+    Engines other than docker are named and not read. An engine that is stopped, or gives no answer in time, is
+    running: false with its error's text.
+    """
+    kind, path = find_cli(sysroot)
+    if kind in (PODMAN, ISULA):
+        return Reading(_engine(kind, path, {}), [], [])
+    result = sysroot.run([path or DOCKER] + VERSION_ARGS, timeout, ENGINE_ENV) if path or sysroot.replay else None
+    if result is None:
+        return Reading(_engine(DOCKER, path, {}) if path else None, [], [])
+    version = parse_version(result.stdout, result.stderr)
+    if version is None:
+        kind = DOCKER if result.timed_out or result.rc is None else OTHER
+        return Reading(_engine(kind, path, {"running": False, "error": _error(result, timeout)}), [], [])
+    engine = _engine(version["kind"], path, version)
+    if engine["kind"] != DOCKER:
+        return Reading(engine, [], [])
+    engine["running"] = engine["version"] is not None and not result.timed_out
+    if not engine["running"]:
+        engine["error"] = _error(result, timeout)
+        return Reading(engine, [], [])
+    return _Docker(sysroot, path or DOCKER, engine, timeout).read()
+
+
+def _engine(kind: Optional[str], path: Optional[str], known: Dict[str, Any]) -> Dict[str, Any]:
+    keys = (
+        "client_version", "version", "api_version", "default_runtime", "architecture", "storage_root",
+        "storage_free_mb", "live_restore", "running", "error", "http_proxy", "https_proxy", "no_proxy",
+    )  # fmt: skip
+    engine: Dict[str, Any] = {"kind": kind, "cli": path}
+    engine.update((key, known.get(key)) for key in keys)
+    return engine
+
+
+def _error(result: CommandResult, timeout: float) -> str:
+    """Why a call failed, in the tool's own words where it has any."""
+    if result.timed_out:
+        return "`{0}` gave no answer within {1:g} s".format(" ".join(result.argv[:2]), timeout)
+    return result.stderr.strip() or result.error or "`{0}` ended with {1}".format(" ".join(result.argv), result.rc)
+
+
+class _Docker:
+    """The calls after the first, to a Docker engine that runs."""
+
+    def __init__(self, sysroot: Sysroot, cli: str, engine: Dict[str, Any], timeout: float) -> None:
+        self.sysroot = sysroot
+        self.cli = cli
+        self.engine = engine
+        self.timeout = timeout
+
+    def read(self) -> Reading:
+        info = self._call(INFO_ARGS)
+        if info is not None:
+            self._take_info(parse_info(info))
+        containers = self._objects(PS_ARGS, INSPECT_ARGS)
+        images = self._objects(IMAGE_LS_ARGS, IMAGE_INSPECT_ARGS)
+        return Reading(self.engine, parse_inspect(containers), parse_images(images))
+
+    def _objects(self, listing: List[str], inspect: List[str]) -> str:
+        ids = parse_ids(self._call(listing) or "")
+        # One that vanished between the two calls makes the second fail, with the others in its output.
+        return (self._call(inspect + ids, partial=True) or "") if ids else ""
+
+    def _call(self, args: List[str], partial: bool = False) -> Optional[str]:
+        """The output of a call, None when it failed or was not recorded; after a failure nothing more is asked."""
+        if not self.engine["running"]:
+            return None
+        result = self.sysroot.run([self.cli] + args, self.timeout, ENGINE_ENV)
+        if result is None:
+            return None
+        if result.rc is None or (result.rc != 0 and not (partial and result.stdout.strip())):
+            self.engine.update(running=False, error=_error(result, self.timeout))
+            return None
+        return result.stdout
+
+    def _take_info(self, info: Dict[str, Any]) -> None:
+        root = info.pop("docker_root")
+        if info.pop("containerd_images"):
+            root = containerd_root(self.sysroot.read_text(CONTAINERD_CONFIG))
+        self.engine.update(info, storage_root=root)
+        if root and not self.sysroot.replay:
+            self.engine["storage_free_mb"] = free_mb(root)
+
+
+def containerd_root(config: Optional[str]) -> str:
+    """The folder where containerd keeps its images: the top-level key root of its config.toml, else the default."""
+    top = re.split(r"^\s*\[", config or "", maxsplit=1, flags=re.MULTILINE)[0]
+    match = re.search(r"""^\s*root\s*=\s*["']([^"']+)["']""", top, re.MULTILINE)
+    return match.group(1) if match else CONTAINERD_ROOT
+
+
+def free_mb(path: str) -> Optional[int]:
+    """Free MiB for ordinary users of the file system of path, None when it cannot be asked."""
+    try:
+        state = os.statvfs(path)
+    except OSError:
+        return None
+    return state.f_bavail * state.f_frsize // MIB

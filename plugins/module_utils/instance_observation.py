@@ -1,0 +1,216 @@
+# Copyright (c) 2026, the vllm_ascend.fleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Everything that the plan and the difference need to know of a host beside its hardware, read in one go.
+
+The container engine, systemd, the listening ports, the instances with their endpoints, the containers of others, the
+images, the host helper. Nothing is changed. Below another root (a replay) nothing is run and no endpoint is asked.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Dict, List, NamedTuple, Optional
+
+from . import endpoint, engine, instance_state, systemd
+from .listeners import read_listeners
+from .sysroot import Sysroot
+
+PROBE_COMPLETION = "completion"
+PROBE_HEALTH = "health"
+PROBE_NONE = "none"
+PROBES = (PROBE_COMPLETION, PROBE_HEALTH, PROBE_NONE)
+
+DEFAULT_PORT = 8000
+PROBE_THREADS = 8
+# A completion may wait for the requests of others; see endpoint.prove, accept_busy.
+COMPLETION_FACTOR = 3
+
+
+class Options(NamedTuple):
+    """How to observe: how far endpoints are asked, which ports matter (None: all), seconds for each call or request."""
+
+    probe: str = PROBE_COMPLETION
+    ports: Optional[List[int]] = None
+    timeout: float = 20.0
+
+
+def collect(sysroot: Sysroot, options: Optional[Options] = None) -> Dict[str, Any]:
+    """{engine, systemd, listeners, instances, foreign, images, helper} of a host.
+
+    What cannot be known is null. The lists foreign and images are empty, and say nothing, while engine.running is not
+    true. Secrets appear as digests only.
+    """
+    options = options or Options()
+    reading = engine.read(sysroot, options.timeout)
+    names = set(instance_state.instance_names(sysroot))
+    # A container of ours without unit and state (left over) is an instance too: else nobody would account for it.
+    names.update(label for label in map(_label, reading.containers) if label)
+    version = systemd.read_version(sysroot, options.timeout)
+    unit_names = [instance_state.unit_name(name) for name in sorted(names)]
+    units = systemd.read_units(sysroot, unit_names, options.timeout) if version else {}
+    observer = _Observer(sysroot, options, reading, units)
+    with ThreadPoolExecutor(max_workers=PROBE_THREADS) as pool:
+        instances = list(pool.map(observer.instance, sorted(names)))
+    running = {pid: c["Id"] for c in reading.containers for pid in [engine.running_pid(c)] if pid and c.get("Id")}
+    forwards = [
+        (port, address, str(container.get("Id")))
+        for container in reading.containers
+        if engine.running_pid(container)
+        for port, address, _inner in engine.published(container)
+    ]
+    return {
+        "engine": reading.engine,
+        "systemd": version,
+        "listeners": read_listeners(sysroot, options.ports, running, forwards),
+        "instances": instances,
+        "foreign": [entry for entry in map(engine.foreign, reading.containers) if entry is not None],
+        "images": reading.images,
+        "helper": instance_state.read_helper(sysroot),
+    }
+
+
+def _label(inspect: Dict[str, Any]) -> Optional[str]:
+    return engine.labels(inspect).get(instance_state.LABEL_INSTANCE)
+
+
+def find_container(containers: List[Dict[str, Any]], instance: str) -> Optional[Dict[str, Any]]:
+    """The serving container of an instance among docker inspect's objects: a running one first, then the newest."""
+    found = [
+        container
+        for container in containers
+        if _label(container) == instance
+        and engine.labels(container).get(instance_state.LABEL_ROLE, instance_state.ROLE_SERVE)
+        == instance_state.ROLE_SERVE
+    ]
+    found.sort(key=lambda c: (engine.running_pid(c) is not None, str(c.get("Created") or "")), reverse=True)
+    return found[0] if found else None
+
+
+def serving_port(inspect: Dict[str, Any], plan: Optional[Dict[str, Any]] = None) -> int:
+    """The port on which the server of a container listens, at the address of the container itself.
+
+    On the host network the plan's port, else its command's --port; else the container's side of the published port.
+    """
+    ends = (plan or {}).get("endpoint") or {}
+    if (inspect.get("HostConfig") or {}).get("NetworkMode") == "host":
+        return ends.get("port") or _port_flag((inspect.get("Config") or {}).get("Cmd") or []) or DEFAULT_PORT
+    inner = [port for _host, _address, port in engine.published(inspect)]
+    return ends.get("container_port") or (inner[0] if inner else DEFAULT_PORT)
+
+
+def _port_flag(words: List[str]) -> Optional[int]:
+    for place, word in enumerate(words):
+        value = " ".join(words[place + 1 : place + 2]) if word == "--port" else word[len("--port=") :]
+        if (word == "--port" or word.startswith("--port=")) and value.isdigit():
+            return int(value)
+    return None
+
+
+class _Observer:
+    """Makes an instance's entry out of what was read for all of them."""
+
+    def __init__(
+        self, sysroot: Sysroot, options: Options, reading: engine.Reading, units: Dict[str, systemd.Unit]
+    ) -> None:
+        self.sysroot = sysroot
+        self.options = options
+        self.reading = reading
+        self.units = units
+
+    def instance(self, name: str) -> Dict[str, Any]:
+        unit_name = instance_state.unit_name(name)
+        unit = self.units.get(unit_name) or systemd.Unit(unit_name)
+        committed = instance_state.read_committed(self.sysroot, name) or {}
+        plan = committed.get("plan") if isinstance(committed.get("plan"), dict) else None
+        secrets = instance_state.read_env(self.sysroot, name)
+        container = find_container(self.reading.containers, name)
+        proof = self.prove(unit, container, plan, (secrets or {}).get(instance_state.API_KEY))
+        return {
+            "name": name,
+            "unit": unit_name,
+            "active_state": unit.active_state,
+            "sub_state": unit.sub_state,
+            "unit_file_state": unit.unit_file_state,
+            "restarts": unit.restarts,
+            "result": unit.result,
+            "unit_digest": instance_state.file_digest(self.sysroot, instance_state.unit_path(name)),
+            "secrets": None if secrets is None else instance_state.secret_digests(secrets),
+            "plan_hash": committed.get("plan_hash"),
+            "plan": plan,
+            "image_id": committed.get("image_id"),
+            "image_reference": committed.get("image_reference"),
+            "container": engine.container_summary(container) if container else None,
+            "npus": _npus(plan, container),
+            "ports": _ports(plan, container),
+            "health": proof.health,
+            "health_detail": proof.detail,
+            "served_models": proof.served_models,
+            "journal": instance_state.journal_state(self.sysroot, name),
+            "previous": instance_state.read_previous(self.sysroot, name) is not None,
+        }
+
+    def prove(
+        self,
+        unit: systemd.Unit,
+        container: Optional[Dict[str, Any]],
+        plan: Optional[Dict[str, Any]],
+        api_key: Optional[str],
+    ) -> endpoint.Proof:
+        """How the endpoint of an instance is, asked at the container's own address."""
+        host_engine = self.reading.engine
+        if not host_engine or not host_engine["running"]:
+            why = (host_engine or {}).get("error") or "it was not read"
+            return endpoint.Proof(endpoint.UNKNOWN, "the containers are not known: {0}".format(why))
+        starting = unit.active_state == "activating" and not (unit.sub_state or "").startswith("auto-restart")
+        if container is None or engine.running_pid(container) is None:
+            return _without_container(unit, container, starting)
+        if self.sysroot.replay or self.options.probe == PROBE_NONE:
+            return endpoint.Proof(endpoint.UNKNOWN, "the endpoint was not asked")
+        if engine.status(container) == "paused":
+            return endpoint.Proof(endpoint.UNHEALTHY, "the container is paused")
+        bind_address = ((plan or {}).get("endpoint") or {}).get("address")
+        address = endpoint.container_address(container, bind_address)
+        if address is None:
+            return endpoint.Proof(endpoint.UNHEALTHY, "the container has no address on any network")
+        return endpoint.prove(
+            address,
+            serving_port(container, plan),
+            model=_served_name(plan),
+            api_key=api_key,
+            with_completion=self.options.probe == PROBE_COMPLETION,
+            starting=starting,
+            accept_busy=True,
+            timeout=self.options.timeout,
+            completion_timeout=self.options.timeout * COMPLETION_FACTOR,
+        )
+
+
+def _without_container(unit: systemd.Unit, container: Optional[Dict[str, Any]], starting: bool) -> endpoint.Proof:
+    state = "no container" if container is None else "container {0}".format(engine.status(container))
+    words = [word for word in (unit.active_state, unit.sub_state) if word]
+    detail = "{0}, unit {1}".format(state, "/".join(words) or "unknown")
+    if unit.restarts:
+        detail += ", {0} automatic restarts, last result {1}".format(unit.restarts, unit.result)
+    return endpoint.Proof(endpoint.LOADING if starting else endpoint.DOWN, detail)
+
+
+def _served_name(plan: Optional[Dict[str, Any]]) -> Optional[str]:
+    return (plan or {}).get("served_model_name") or (plan or {}).get("model")
+
+
+def _npus(plan: Optional[Dict[str, Any]], container: Optional[Dict[str, Any]]) -> List[str]:
+    if plan is not None and plan.get("npus") is not None:
+        return list(plan["npus"])
+    return engine.npu_devices(container) if container else []
+
+
+def _ports(plan: Optional[Dict[str, Any]], container: Optional[Dict[str, Any]]) -> List[int]:
+    port = ((plan or {}).get("endpoint") or {}).get("port")
+    if port:
+        return [port]
+    if container is None:
+        return []
+    if (container.get("HostConfig") or {}).get("NetworkMode") == "host":
+        return [serving_port(container)]
+    return engine.host_ports(container)

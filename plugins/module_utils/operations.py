@@ -1,0 +1,198 @@
+# Copyright (c) 2026, the vllm_ascend.fleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the host does with a request, under the lock: a transaction for `present`, an operation for the other states."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, List, Optional
+
+from . import atomic, instance_state, snapshot
+from .host_control import Host
+from .instance_difference import RECOVER
+from .journal import Journal, locked
+from .steps import PROVE_S, STAGED_ENV, StepError, Steps, check_staged, start_limit, stop_limit, stop_service
+from .transaction import COMMITTED, FAILED, UNCHANGED, Rollback, Runner, Transaction, finish, finishable, result
+
+PRESENT = "present"
+STARTED = "started"
+STOPPED = "stopped"
+RESTARTED = "restarted"
+ABSENT = "absent"
+LOCK_S = 10.0
+# Held by whoever asks, while the request is written and run; the transaction itself holds the other lock.
+REQUEST_LOCK = "request.lock"
+# What stays of a removed instance's state folder until the module has read the result.
+LAST_FILES = (instance_state.LOCK, REQUEST_LOCK, instance_state.JOURNAL, instance_state.RESULT, instance_state.REQUEST)
+
+
+class RequestError(Exception):
+    """There is no request to run, or it is none."""
+
+
+def transact(instance: str, root: str = "/", lock_timeout: float = LOCK_S) -> Dict[str, Any]:
+    """Run the request in the instance's state folder, write result.json and give the result.
+
+    RequestError when there is no request, LockError when another transaction has the lock.
+    """
+    path = Host(root=root).state(instance, instance_state.REQUEST)
+    with locked(Host(root=root).state(instance, instance_state.LOCK), "a transaction of " + instance, lock_timeout):
+        request = atomic.read_json(path)
+        if not isinstance(request, dict) or not request.get("state"):
+            raise RequestError("{0} holds no request".format(path))
+        host = Host(request.get("engine") or "docker", root)
+        left = Journal.left_open(host.state(instance, instance_state.JOURNAL))
+        if request["state"] == PRESENT:
+            done = _present(host, request, left)
+        else:
+            done = Operation(host, instance, request, left).run()
+        atomic.write_json(host.state(instance, instance_state.RESULT), done)
+    return done
+
+
+def _present(host: Host, request: Dict[str, Any], left: Optional[Dict[str, Any]]) -> Dict[str, Any]:
+    if left and finishable(host, left):
+        journal = finish(host, left)
+        if left["request"].get("digest") == request.get("digest"):
+            atomic.remove(host.state(request["plan"]["name"], STAGED_ENV))
+            journal.data["request"] = request
+            return result(host, journal, RECOVER, {}, changed=True)
+        left = None
+    return Transaction(host, request, left).run()
+
+
+class Operation(Runner):
+    """started, stopped, restarted or absent for one instance. What a dead transaction left is settled first."""
+
+    def __init__(
+        self, host: Host, instance: str, request: Dict[str, Any], left: Optional[Dict[str, Any]] = None
+    ) -> None:
+        self.wanted = str(request["state"])
+        self.recovered = self._recover(host, left) if left and self.wanted != ABSENT else None
+        journal = Journal.begin(host.state(instance, instance_state.JOURNAL), request) if not self._stuck() else None
+        super().__init__(host, instance, journal or Journal(host.state(instance, instance_state.JOURNAL), {}))
+        self.request = request
+        committed = instance_state.read_committed(host.sysroot, instance) or {}
+        self.plan: Dict[str, Any] = committed.get("plan") or {}
+        self.evidence: Dict[str, Any] = {"recovered": self.recovered} if self.recovered else {}
+        self.changed = bool(self.recovered)
+
+    def _stuck(self) -> bool:
+        return self.recovered is not None and not self.recovered["ok"]
+
+    def _recover(self, host: Host, left: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+        """Finish or undo a dead transaction; its result, None when it had not touched anything."""
+        was = left.get("snapshot")
+        if was is None or not left.get("touched"):
+            return None
+        if finishable(host, left):
+            return result(host, finish(host, left), RECOVER, {}, changed=True)
+        name = left["request"]["plan"]["name"]
+        if not snapshot.existed(was) and self.wanted in (STARTED, RESTARTED) and _has_secrets(host, left):
+            # Nothing was there before: only going on can give the service that is asked for.
+            return Transaction(host, left["request"], left).run()
+        journal = Journal(host.state(name, instance_state.JOURNAL), left)
+        done = Rollback(host, journal, start=self.wanted != STOPPED).run({})
+        return dict(done, ok=journal.data["state"] == instance_state.JOURNAL_DONE)
+
+    def run(self) -> Dict[str, Any]:
+        """Do it; the result has the same shape as a transaction's."""
+        if self._stuck():
+            return dict(self.recovered or {}, run_id=self.request.get("run_id"), request_digest=self.request["digest"])
+        outcome = COMMITTED
+        try:
+            getattr(self, "_" + self.wanted)()
+        except StepError as failure:
+            step = self.journal.data["steps"][-1]["step"] if self.journal.data["steps"] else self.wanted
+            self.journal.note(failure={"step": step, "message": str(failure), "lines": failure.lines})
+            outcome = FAILED
+        if outcome == COMMITTED and not self.changed:
+            outcome = UNCHANGED
+        self.journal.close(outcome)
+        return result(self.host, self.journal, self.wanted, self.evidence, self.changed)
+
+    # -- the states --------------------------------------------------------------------------------------------------
+
+    def _started(self) -> None:
+        self._require_unit()
+        if self.host.unit(self.instance).active_state != "active":
+            self.changed = True
+            self.step("start", self._steps().start)
+        if self.plan:
+            self.step("prove", self._steps().prove)
+
+    def _restarted(self) -> None:
+        self._require_unit()
+        self.changed = True
+        self.step("restart", self._steps().restart)
+        if self.plan:
+            self.step("prove", self._steps().prove)
+
+    def _stopped(self) -> None:
+        self._require_unit()
+        self.step("stop", self._stop)
+
+    def _absent(self) -> None:
+        self.step("stop", self._stop)
+        self.step("remove", self._remove)
+
+    # -- their steps -------------------------------------------------------------------------------------------------
+
+    def _require_unit(self) -> None:
+        if os.path.exists(self.host.path(instance_state.unit_path(self.instance))):
+            return
+        known = ", ".join(instance_state.instance_names(self.host.sysroot)) or "none"
+        raise StepError(
+            "there is no instance {0} on this host (instances here: {1})".format(self.instance, known)
+            + ("; an unfinished transaction was undone" if self.recovered else "")
+        )
+
+    def _steps(self) -> Steps:
+        plan = self.plan or {"name": self.instance}
+        steps = Steps(self.host, {"plan": plan, "image_id": None}, self.journal)
+        steps.evidence = self.evidence
+        return steps
+
+    def _stop(self) -> Optional[str]:
+        acted = stop_service(self.host, self.instance, stop_limit([self.plan]))
+        self.changed = self.changed or acted
+        return None if acted else "skipped"
+
+    def _remove(self) -> Optional[str]:
+        """Unit, environment file, containers of this instance and its state; images, caches and models stay."""
+        unit_file = self.host.path(instance_state.unit_path(self.instance))
+        acted = os.path.exists(unit_file) or os.path.exists(self.host.path(instance_state.env_path(self.instance)))
+        if os.path.exists(unit_file):
+            self.host.systemctl("disable", instance_state.unit_name(self.instance))
+        snapshot.install(self.host, self.instance, None, None)
+        if acted:
+            self.host.systemctl("daemon-reload")
+        for container in self._containers():
+            self.host.docker("rm", "--force", container)
+            acted = True
+        for name in sorted(os.listdir(self.host.state(self.instance))):
+            if name not in LAST_FILES:
+                acted = atomic.remove(self.host.state(self.instance, name)) or acted
+        self.changed = self.changed or acted
+        return None if acted else "skipped"
+
+    def _containers(self) -> List[str]:
+        label = "label={0}={1}".format(instance_state.LABEL_INSTANCE, self.instance)
+        found = self.host.docker("ps", "--all", "--quiet", "--no-trunc", "--filter", label)
+        return found.stdout.split()
+
+
+def _has_secrets(host: Host, left: Dict[str, Any]) -> bool:
+    try:
+        check_staged(host, left["request"]["plan"]["name"], left["request"]["plan"])
+    except StepError:
+        return False
+    return True
+
+
+def limit(request: Dict[str, Any], committed: Optional[Dict[str, Any]]) -> float:
+    """Seconds after which whoever waits for this request may give up: every step at its own limit, there and back."""
+    plans = [request.get("plan"), (committed or {}).get("plan")]
+    start = max(start_limit(plan or {}) for plan in plans)
+    return 2 * (start + stop_limit(plans) + PROVE_S) + 1800.0

@@ -1,0 +1,204 @@
+# Copyright (c) 2026, the vllm_ascend.fleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The documented verification of the container environment, with exactly the devices and mounts of the service.
+
+`npu-smi info` must end well, then a Python script on standard input must print `vLLM Ascend environment: OK` (vLLM
+Ascend quick start v0.23.0). Of the script only that line counts: a process that prints it and then crashes while it
+leaves has still shown what it was asked for. Everything else is evidence.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any, Dict, List, Optional
+
+from . import log_lines, nodes
+from .commands import CommandResult, run
+from .host_control import Host, explain
+from .instance_state import container_name
+
+OK_LINE = "vLLM Ascend environment: OK"
+ACTIVATED = "Platform plugin ascend is activated"
+EVIDENCE = "vllm-ascend-evidence "
+PLUGIN_GROUP = "vllm.platform_plugins"
+
+# npu-smi can block for 150 s soon after boot (hicann/driver uda_access.c, uda_wait_all_phy_startup).
+NPU_SMI_S = 180.0
+PYTHON_S = 600.0
+
+# The documented five lines, then what else is worth knowing; that part cannot fail the verification.
+SCRIPT = '''\
+import torch
+import vllm
+import vllm_ascend
+assert torch.npu.is_available(), "No available Ascend NPU detected in the container"
+print("vLLM Ascend environment: OK")
+
+import json, sys
+sys.stdout.flush()
+from importlib import metadata
+evidence = {"python": sys.version.split()[0], "versions": {}, "plugins": [], "platform": None, "npus": None}
+for name in ("torch", "torch_npu", "vllm", "vllm_ascend"):
+    try:
+        evidence["versions"][name] = metadata.version(name)
+    except Exception:
+        evidence["versions"][name] = getattr(sys.modules.get(name), "__version__", None)
+try:
+    evidence["plugins"] = sorted(point.name for point in metadata.entry_points(group="vllm.platform_plugins"))
+except Exception:
+    pass
+try:
+    evidence["npus"] = torch.npu.device_count()
+except Exception:
+    pass
+try:
+    from vllm.platforms import current_platform
+    evidence["platform"] = type(current_platform).__module__
+except Exception:
+    pass
+print("vllm-ascend-evidence " + json.dumps(evidence, default=str))
+'''
+
+
+def verify(host: Host, instance: Dict[str, Any], timeout: float = PYTHON_S) -> Dict[str, Any]:
+    """Verify a planned instance in a throw-away container; the NPUs must be free.
+
+    Returns the evidence {ok, where, npu_smi, python, platform_plugin, message, lines, seconds}.
+    """
+    argvs = instance["verification"]
+    began = time.monotonic()
+    npu_smi = _throw_away(host, instance["name"], argvs["npu_smi"], min(NPU_SMI_S, timeout), None)
+    python = _throw_away(host, instance["name"], argvs["python"], timeout, SCRIPT)
+    return _evidence("throwaway", npu_smi, python, began)
+
+
+def verify_running(host: Host, instance: Dict[str, Any], timeout: float = PYTHON_S) -> Dict[str, Any]:
+    """The same inside the container that serves now, which holds the NPUs. Returns the same evidence."""
+    container = container_name(instance["name"])
+    began = time.monotonic()
+    results = []
+    for key, stdin, limit in (("npu_smi", None, min(NPU_SMI_S, timeout)), ("python", SCRIPT, timeout)):
+        command = command_in(instance["verification"][key], instance["container"]["image"])
+        results.append(run([host.engine, "exec", "-i", container] + command, limit, stdin=stdin))
+    return _evidence("running container", results[0], results[1], began)
+
+
+def command_in(argv: List[str], image: str) -> List[str]:
+    """The words after the image in the argv of a `docker run`. ValueError when the image is not in it."""
+    return argv[argv.index(image) + 1 :]
+
+
+def container_of(argv: List[str]) -> Optional[str]:
+    """The container name in the argv of a `docker run`, None when it gives none."""
+    for number, word in enumerate(argv[:-1]):
+        if word == "--name":
+            return argv[number + 1]
+        if word.startswith("--name="):
+            return word[len("--name=") :]
+    return None
+
+
+def throw_away(host: Host, instance: str, argv: List[str], timeout: float, stdin: Optional[str]) -> CommandResult:
+    """Run a throw-away container of the plan; one that a killed run left is removed before, a stuck one after."""
+    container = container_of(argv)
+    if container:
+        nodes.remove_stale(host.engine, container, instance)
+    result = host.planned(argv, timeout, stdin)
+    if container and not result.ok:
+        run([host.engine, "rm", "--force", container], nodes.DOCKER_S)
+    return result
+
+
+def _throw_away(
+    host: Host, instance: str, argv: List[str], timeout: float, stdin: Optional[str]
+) -> CommandResult:
+    try:
+        return throw_away(host, instance, argv, timeout, stdin)
+    except nodes.NodeError as failure:
+        return CommandResult(argv, None, "", "", error=str(failure))
+
+
+def _evidence(where: str, npu_smi: CommandResult, python: CommandResult, began: float) -> Dict[str, Any]:
+    lines = [line.strip() for line in python.stdout.splitlines()]
+    printed = OK_LINE in lines
+    said = next((line[len(EVIDENCE) :] for line in lines if line.startswith(EVIDENCE)), None)
+    details: Dict[str, Any] = json.loads(said) if said else {}
+    # A hanging npu-smi is judged before, on the host, where an operator can accept it: here it is only noted.
+    smi_ok = npu_smi.ok or npu_smi.timed_out
+    message = None
+    if not smi_ok:
+        message = "npu-smi info fails in the container: {0}".format(explain(npu_smi, NPU_SMI_S))
+    elif not printed:
+        message = "the verification script did not print {0!r}: {1}".format(OK_LINE, _last(python))
+    return {
+        "ok": smi_ok and printed,
+        "where": where,
+        "npu_smi": {"ok": npu_smi.ok, "rc": npu_smi.rc, "timed_out": npu_smi.timed_out},
+        "python": dict(details, ok=printed, rc=python.rc, timed_out=python.timed_out),
+        "platform_plugin": _plugin(python, details),
+        "message": message,
+        "lines": [] if message is None else log_lines.relevant((npu_smi if not smi_ok else python).text.splitlines()),
+        "seconds": round(time.monotonic() - began, 1),
+    }
+
+
+def _last(python: CommandResult) -> str:
+    """The line of the script's output that says most: a traceback's last."""
+    if python.timed_out:
+        return "no end within its time"
+    lines = [line.strip() for line in (python.stderr or python.error or python.stdout).splitlines() if line.strip()]
+    return lines[-1][: log_lines.WIDTH] if lines else "exit {0}, no output".format(python.rc)
+
+
+def _plugin(python: CommandResult, details: Dict[str, Any]) -> str:
+    """Whether vLLM took the platform plugin ascend: activated (its log says so), installed, missing or unknown."""
+    if ACTIVATED in python.text or str(details.get("platform") or "").startswith("vllm_ascend"):
+        return "activated"
+    if "plugins" not in details:
+        return "unknown"
+    return "installed" if "ascend" in details["plugins"] else "missing"
+
+
+def verify_all(host: Host, instances: List[Dict[str, Any]], timeout: float = PYTHON_S) -> List[Dict[str, Any]]:
+    """[{name, ...evidence}] of each planned instance: in its running container, else in a throw-away one.
+
+    An instance whose NPUs another container holds is not ok, and its message names that container.
+    """
+    found = []
+    for instance in instances:
+        running = host.inspect(container_name(instance["name"]))
+        labels = ((running or {}).get("Config") or {}).get("Labels") or {}
+        if running and (running.get("State") or {}).get("Running") and labels.get(nodes.LABEL) == instance["name"]:
+            evidence = verify_running(host, instance, timeout)
+        else:
+            others = holders(host, instance.get("npus") or [])
+            evidence = _busy(others) if others else verify(host, instance, timeout)
+        found.append(dict(evidence, name=instance["name"]))
+    return found
+
+
+def holders(host: Host, npus: List[str]) -> List[str]:
+    """The names of the running containers that any of these device nodes is mapped into."""
+    identities = host.docker("ps", "--quiet", "--no-trunc").stdout.split()
+    names = []
+    for identity in identities:
+        inspect = host.inspect(identity) or {}
+        devices = [device.get("PathOnHost") for device in (inspect.get("HostConfig") or {}).get("Devices") or []]
+        if set(devices) & set(npus):
+            names.append(str(inspect.get("Name", identity)).lstrip("/"))
+    return sorted(names)
+
+
+def _busy(others: List[str]) -> Dict[str, Any]:
+    return {
+        "ok": False,
+        "where": None,
+        "npu_smi": None,
+        "python": None,
+        "platform_plugin": "unknown",
+        "message": "the NPUs are held by the container {0}, and a chip serves one at a time".format(", ".join(others)),
+        "lines": [],
+        "seconds": 0.0,
+    }

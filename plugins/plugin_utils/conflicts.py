@@ -1,0 +1,176 @@
+# Copyright (c) 2026, the vllm_ascend.fleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a host holds already that a deployment would run into: nodes, names, ports, and the room for images."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import Any
+
+from .plain import Findings
+
+# Official images unpack to 15-20 GB, and the download lies beside them meanwhile.
+IMAGE_SPACE_MB = 30_000
+MOST_NODES = 1024
+GONE_STATES = ("exited", "dead", "created")
+
+
+def check_image_store(image: dict[str, Any], observed: dict[str, Any] | None, findings: Findings) -> None:
+    """An image that may not be pulled must be there, and one that is to come needs room."""
+    engine = (observed or {}).get("engine")
+    if observed is None or not engine or not engine.get("running") or find_image(image, observed) is not None:
+        return
+    if image["pull"] == "never" and not image["archive"]:
+        message = f"vllm_image_pull is never, and the host has no image {image['reference']}"
+        findings.problem("image_missing", message, "Load it on the host, set vllm_image_archive, or allow the pull.")
+        return
+    free = engine.get("storage_free_mb")
+    if free is not None and free < IMAGE_SPACE_MB:
+        message = f"{free} MB are free in {engine.get('storage_root') or 'the image store'}; an image takes up to 20 GB"
+        findings.warn("disk_space_low", message, "Make room: docker image prune, or a larger disk.")
+
+
+def find_image(image: dict[str, Any], observed: dict[str, Any]) -> dict[str, Any] | None:
+    """The host's image of that reference and digest, None when there is none."""
+    for entry in observed.get("images") or []:
+        digests = [str(digest).rpartition("@")[2] for digest in entry.get("digests") or []]
+        named = image["reference"] in (entry.get("references") or []) + (entry.get("digests") or [])
+        if named and (not image["digest"] or image["digest"] in digests):
+            return dict(entry)
+    return None
+
+
+def node_holders(facts: dict[str, Any], observed: dict[str, Any] | None, ours: set[str]) -> dict[str, str]:
+    """Who else holds a node, by node: containers that are not ours, and processes outside of any instance of ours.
+
+    ours are the names of the planned containers; one of that name which somebody else made is reported, or replaced,
+    as a whole (check_foreign), so its nodes count as free here.
+    """
+    instances = (observed or {}).get("instances") or []
+    foreign = (observed or {}).get("foreign") or []
+    named = [entry for entry in foreign if container_name(entry) in ours]
+    excused_ids = [str(i["container"]["id"]) for i in instances if i.get("container")] + [str(e["id"]) for e in named]
+    excused_nodes = {node for i in instances if i.get("container") for node in i.get("npus") or []}
+    excused_nodes |= {node for entry in named for node in entry.get("devices") or []}
+    held: dict[str, str] = {}
+    for entry in foreign:
+        if entry not in named and entry.get("state") not in GONE_STATES:
+            nodes = [*(entry.get("devices") or []), *visible_nodes(entry.get("ascend_visible_devices"))]
+            for node in nodes:
+                held.setdefault(node, f"container {container_name(entry)}")
+    for use in facts.get("usage") or []:
+        device, owner = use.get("device"), use.get("owner") or {}
+        name, known = str(owner.get("name") or "").lstrip("/"), str(owner.get("id") or "")
+        if not device or device in held:
+            continue
+        if owner.get("kind") == "container":
+            mine = any(_same_id(known, own) for own in excused_ids) or name in ours
+        else:
+            mine = device in excused_nodes
+        if not mine:
+            held[device] = " ".join(word for word in (str(owner.get("kind") or "somebody"), name, known) if word)
+    return held
+
+
+def visible_nodes(value: Any) -> list[str]:
+    """The nodes behind a value of ASCEND_VISIBLE_DEVICES ("0,1", "0-2,4", "Ascend910-1"), which names physical ids."""
+    numbers: list[int] = []
+    for word in str(value or "").split(","):
+        span = re.fullmatch(r"\s*(\d+)-(\d+)\s*", word)
+        single = re.fullmatch(r"\s*(?:[A-Za-z]+\d*-)?(\d+)\s*", word)
+        if span and int(span.group(2)) - int(span.group(1)) < MOST_NODES:
+            numbers += range(int(span.group(1)), int(span.group(2)) + 1)
+        elif single:
+            numbers.append(int(single.group(1)))
+    return [f"/dev/davinci{number}" for number in dict.fromkeys(numbers)]
+
+
+def check_foreign(observed: dict[str, Any] | None, containers: list[str], adopt: bool, findings: Findings) -> set[str]:
+    """Containers of others under our names, and privileged ones that see every NPU; returns the names to be adopted."""
+    adopted: set[str] = set()
+    for entry in (observed or {}).get("foreign") or []:
+        name = container_name(entry)
+        if name in containers:
+            state = f"container {name} ({entry.get('state')}, image {entry.get('image')}) is on the host, not made here"
+            if adopt:
+                adopted.add(name)
+                findings.warn("container_adopted", f"{state}; it is replaced", "It comes back when the new one fails.")
+            else:
+                remedy = f"Remove it (docker rm -f {name}), or set vllm_adopt_containers to replace it safely."
+                findings.problem("container_foreign", state, remedy)
+        elif entry.get("privileged") and entry.get("npu") and entry.get("state") not in GONE_STATES:
+            message = f"container {name} is privileged with Ascend mounts: which NPUs it uses cannot be told"
+            findings.warn("foreign_privileged", message, "Make sure that it uses none of the nodes planned here.")
+    return adopted
+
+
+def check_ports(
+    instances: list[dict[str, Any]], observed: dict[str, Any] | None, adopted: set[str], findings: Findings
+) -> None:
+    """A problem for each port that somebody else listens on; each instance has name, port and bind_address.
+
+    Two vLLM 0.23 servers on one port of the host network both start, so this must be known before.
+    """
+    if observed is None:
+        return
+    known = {entry["name"]: entry for entry in observed.get("instances") or []}
+    foreign = observed.get("foreign") or []
+    named = {f"vllm-{instance['name']}" for instance in instances}
+    for instance in instances:
+        port, holder = instance["port"], None
+        for entry in foreign:
+            name = container_name(entry)
+            if port in (entry.get("ports") or []) and entry.get("state") not in GONE_STATES and name not in named:
+                holder = f"container {name}"
+        for other in known.values():
+            if other["name"] != instance["name"] and other.get("container") and port in (other.get("ports") or []):
+                holder = f"the instance {other['name']}"
+        for listener in [] if holder else observed.get("listeners") or []:
+            if listener.get("port") != port or not _overlap(instance["bind_address"], listener.get("address")):
+                continue
+            if not _expected(listener, known.get(instance["name"]), foreign, adopted | named):
+                shown = listener.get("process") or "a process"
+                holder = f"{shown} (pid {listener.get('pid') or 'not known'})"
+        if holder:
+            message = f"port {port} of instance {instance['name']} is taken by {holder}"
+            findings.problem("port_taken", message, "Stop the holder, or give the instance another port.")
+
+
+def _expected(
+    listener: dict[str, Any], own: dict[str, Any] | None, foreign: list[dict[str, Any]], names: set[str]
+) -> bool:  # fmt: skip
+    """True when the listener belongs to the instance itself, or to a container of its name (reported or adopted)."""
+    port, holder, proxy = (
+        listener["port"],
+        str(listener.get("container") or ""),
+        listener.get("process") == "docker-proxy",
+    )
+    if own and own.get("container"):
+        if _same_id(holder, str(own["container"].get("id") or "")):
+            return True
+        if proxy and port in (own.get("ports") or []):
+            return True
+    for entry in foreign:
+        if container_name(entry) in names and (
+            _same_id(holder, str(entry.get("id") or "")) or (proxy and port in (entry.get("ports") or []))
+        ):
+            return True
+    return False
+
+
+def _overlap(one: str, other: Any) -> bool:
+    addresses = [
+        ipaddress.ip_address(str(value or "0.0.0.0").strip("[]").replace("*", "0.0.0.0")) for value in (one, other)
+    ]
+    return any(a.is_unspecified for a in addresses) or addresses[0] == addresses[1]
+
+
+def container_name(entry: dict[str, Any]) -> str:
+    """The name of an observed container, without docker's leading slash."""
+    return str(entry.get("container") or "").lstrip("/")
+
+
+def _same_id(one: str, other: str) -> bool:
+    return len(one) >= 12 and len(other) >= 12 and (one.startswith(other) or other.startswith(one))

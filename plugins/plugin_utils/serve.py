@@ -1,0 +1,199 @@
+# Copyright (c) 2026, the vllm_ascend.fleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The arguments of vllm serve: the profile's defaults, the plan's own, and the operator's on top."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NamedTuple
+
+from .plain import Findings, listed
+from .profiles import origin_of
+
+CONTAINER_PORT = 8000
+ALIASES = {"-cc": "--compilation-config", "-tp": "--tensor-parallel-size", "-pp": "--pipeline-parallel-size",
+                 "-dp": "--data-parallel-size", "-h": "--help"}  # fmt: skip
+# Flags whose value vLLM parses as JSON; bad JSON ends it with exit code 2 or 1 (tried with vLLM 0.23.0).
+JSON_FLAGS = ("--compilation-config", "--additional-config", "--speculative-config", "--kv-transfer-config")
+# Flags that the plan gives itself, or that would take the endpoint from under the readiness check.
+RESERVED = {
+    "--model": "Set the model as vllm_model (an instance's model).",
+    "--port": "Set the port as vllm_port (an instance's port).",
+    "--host": "Set the address as vllm_bind_address (an instance's bind_address).",
+    "--uds": "The endpoint is a TCP port: vllm_port.",
+    "--served-model-name": "Set it as vllm_served_model_name (an instance's served_model_name).",
+    "--tensor-parallel-size": "Set it as vllm_tensor_parallel_size (an instance's tensor_parallel_size).",
+    "--shutdown-timeout": "Set it as vllm_shutdown_timeout (an instance's shutdown_timeout).",
+    "--api-key": "A key in the command line is readable by all: set it as vllm_api_key (an instance's api_key).",
+    "--ssl-keyfile": "The readiness check speaks HTTP: end TLS in front of the endpoint.",
+    "--ssl-certfile": "The readiness check speaks HTTP: end TLS in front of the endpoint.",
+    "--root-path": "The readiness check asks /health and /v1: put a path prefix in front of the endpoint.",
+    "--headless": "An instance must have an endpoint.",
+    "--help": "It would end at once instead of serving.",
+}
+# argparse takes prefixes that are unique; one this short is not taken for an abbreviation here.
+SHORTEST_PREFIX = 5
+EXTRA_REMEDY = (
+    'Write each word as an entry of its own, "--flag=value" as one entry, or {"--flag": value} with YAML as value.'
+)
+
+
+class Argument(NamedTuple):
+    """One flag with the words after it; name is its long form, words are as the operator wrote them."""
+
+    name: str
+    words: list[str]
+    values: list[str]
+    removes: bool = False
+
+
+def compact(value: Any) -> str:
+    """JSON without blanks, in the order of the data: what the documented commands show."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def flag_name(word: str) -> str:
+    """The long name of a flag: aliases spelled out, "_" as "-" (vLLM reads it so), without what follows "." or "=".
+
+    "--compilation-config.mode" replaces the whole --compilation-config in vLLM 0.23.0, so it counts as that flag.
+    """
+    name = word.split("=", 1)[0].split(".", 1)[0]
+    return ALIASES.get(name, name.replace("_", "-"))
+
+
+def default_words(defaults: dict[str, Any]) -> dict[str, list[str]]:
+    """The words of each default flag by its name: null or true gives a bare flag, false none, YAML compact JSON."""
+    words: dict[str, list[str]] = {}
+    for flag, value in defaults.items():
+        if value is None or value is True:
+            words[flag] = [flag]
+        elif isinstance(value, (dict, list)):
+            words[flag] = [flag, compact(value)]
+        elif value is not False:
+            words[flag] = [flag, str(value)]
+    return words
+
+
+def parse_extra_args(where: str, extra: list[Any], findings: Findings) -> list[Argument]:
+    """The operator's extra arguments as flags with values; everything wrong with them becomes a problem.
+
+    An entry is a word, "--flag=value", or a dictionary {flag: value} whose value may be YAML; a null value there takes
+    a default flag of the profile away.
+    """
+    arguments: list[Argument] = []
+    for entry in extra:
+        if isinstance(entry, dict):
+            arguments += _from_dict(entry)
+        elif isinstance(entry, bool) or not isinstance(entry, (str, int, float)):
+            _wrong(where, f"{entry!r} is no word", findings)
+        elif _is_flag(str(entry)):
+            arguments.append(_from_word(str(entry)))
+        elif arguments and "=" not in arguments[-1].words[0]:
+            arguments[-1].words.append(str(entry))
+            arguments[-1].values.append(str(entry))
+        else:
+            _wrong(where, f"{entry!r} follows no flag", findings)
+    for argument in arguments:
+        _check_argument(where, argument, findings)
+    return arguments
+
+
+def _is_flag(word: str) -> bool:
+    return re.match(r"--?[A-Za-z]", word) is not None
+
+
+def _from_word(word: str) -> Argument:
+    flag, equals, value = word.partition("=")
+    return Argument(flag_name(flag), [word], [value] if equals else [])
+
+
+def _from_dict(entry: dict[str, Any]) -> list[Argument]:
+    arguments = []
+    for flag, value in entry.items():
+        words = default_words({flag: True if value is None else value}).get(flag, [])
+        arguments.append(Argument(flag_name(flag), words, words[1:], removes=value is None or value is False))
+    return arguments
+
+
+def _check_argument(where: str, argument: Argument, findings: Findings) -> None:
+    name = argument.name
+    shown = argument.words[0] if argument.words else name
+    if not re.fullmatch(r"--?[A-Za-z][A-Za-z0-9-]*", name):
+        _wrong(where, f"{shown!r} is no flag (a flag and its value are two entries)", findings)
+        return
+    for reserved, remedy in RESERVED.items():
+        if name == reserved or (len(name) >= SHORTEST_PREFIX and reserved.startswith(name)):
+            findings.problem("extra_args_reserved", f"{where}: {shown} is given by the plan, not by hand", remedy)
+            return
+    if name in JSON_FLAGS and not argument.removes and "." not in shown.split("=", 1)[0]:
+        for value in argument.values:
+            try:
+                json.loads(value)
+            except ValueError as failure:
+                _wrong(where, f"the value of {name} is no JSON ({failure}): {value}", findings)
+    if any(re.search(r"[\x00-\x1f\x7f]", word) for word in argument.words):
+        _wrong(where, f"{argument.words!r} holds a newline or another control character", findings)
+
+
+def _wrong(where: str, message: str, findings: Findings) -> None:
+    findings.problem("extra_args_invalid", f"{where}: {message}", EXTRA_REMEDY)
+
+
+def check_refusals(where: str, arguments: list[Argument], profile: dict[str, Any], findings: Findings) -> None:
+    """A problem for each argument that the hardware is known to refuse."""
+    for rule in profile.get("refuses", []):
+        for argument in arguments:
+            values = rule.get("values")
+            if argument.name != rule["flag"] or argument.removes:
+                continue
+            if values is None or any(value in values for value in argument.values):
+                shown = " ".join(argument.words)
+                remedy = f"Leave {shown} out of the extra arguments ({origin_of(profile, rule['origin'])})."
+                findings.problem("flag_refused", f"{where}: {shown} on {profile['title']}: {rule['reason']}", remedy)
+
+
+def parallel_ranks(arguments: list[Argument]) -> int:
+    """How many times tensor parallel groups are asked for: pipeline times data parallel size of the extra arguments."""
+    ranks = 1
+    for argument in arguments:
+        if argument.name in ("--pipeline-parallel-size", "--data-parallel-size"):
+            value = argument.values[-1] if argument.values else ""
+            ranks *= int(value) if value.isdigit() and int(value) else 1
+    return ranks
+
+
+def serve_args(
+    model: str, defaults: dict[str, Any], managed: dict[str, Any], arguments: list[Argument], findings: Findings
+) -> list[str]:
+    """The argv of vllm serve: defaults of the profile, then the plan's flags, then the operator's.
+
+    An operator's flag takes the place of the profile's; the operator's come last, where argparse lets the last win.
+    """
+    overridden = {argument.name for argument in arguments}
+    words = default_words(defaults)
+    kept = [word for flag, flag_words in words.items() if flag not in overridden for word in flag_words]
+    for flag in (flag for flag in words if flag in overridden):
+        given = listed(" ".join(a.words) for a in arguments if a.name == flag and not a.removes)
+        why = f"the operator's extra arguments take the place of the profile's {' '.join(words[flag])}"
+        findings.why(f"flag {flag}: {given}", why, "vllm_extra_args")
+    own = [word for flag, value in managed.items() if value is not None for word in (flag, str(value))]
+    extra = [word for argument in arguments if not argument.removes for word in _rendered(argument)]
+    return ["vllm", "serve", model, *kept, *own, *extra]
+
+
+def _rendered(argument: Argument) -> list[str]:
+    """The words, with JSON values compact."""
+    if argument.name not in JSON_FLAGS or "." in argument.words[0].split("=", 1)[0]:
+        return argument.words
+    flag, equals, value = argument.words[0].partition("=")
+    first = [f"{flag}={_compact_text(value)}"] if equals else [flag]
+    return first + [_compact_text(word) for word in argument.words[1:]]
+
+
+def _compact_text(text: str) -> str:
+    try:
+        return compact(json.loads(text))
+    except ValueError:
+        return text

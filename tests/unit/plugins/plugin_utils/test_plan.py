@@ -1,0 +1,418 @@
+# Copyright (c) 2026, the vllm_ascend.fleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The plan: problems and warnings of host, engine, ports, containers and hardware, all at once."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from ansible_collections.vllm_ascend.fleet.plugins.plugin_utils.plan import deployment_plan
+from ansible_collections.vllm_ascend.fleet.tests.unit.support.facts_builder import (
+    add_several_paths,
+    build_facts,
+    build_observed,
+    case_of,
+    foreign,
+    observed_image,
+    observed_instance,
+    path_entry,
+    shipped_profiles,
+)
+
+REFERENCE = "quay.io/ascend/vllm-ascend:v0.23.0"
+
+
+def plan_of(facts=None, observed=None, **settings):
+    facts = facts if facts is not None else build_facts(case_of("atlas_a2"), npus=4)
+    return deployment_plan(facts, settings, shipped_profiles(), observed)
+
+
+def codes(plan, kind="problems"):
+    return [entry["code"] for entry in plan[kind]]
+
+
+def found(plan, code, kind="problems"):
+    (entry,) = (entry for entry in plan[kind] if entry["code"] == code)
+    return entry
+
+
+# -- hardware ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("family", "code"), [("none", "hardware_none"), ("unknown", "hardware_unknown"), ("unsupported", "hardware_unsupported")]
+)
+def test_no_family_is_a_problem_even_when_the_facts_name_none(family, code):
+    facts = build_facts(case_of("atlas_a2"))
+    facts["family"] = family
+    plan = plan_of(facts)
+    assert codes(plan) == [code]
+    assert (plan["family"], plan["image"], plan["instances"]) == (family, None, [])
+
+
+def test_a_problem_of_the_facts_says_it_once():
+    facts = build_facts(case_of("atlas_a2"))
+    problem = {"code": "mixed_npus", "message": "two generations", "remedy": "take one out"}
+    facts.update(family="unknown", problems=[problem])
+    assert plan_of(facts)["problems"] == [problem]
+
+
+def test_the_operators_family_wins_and_both_are_said():
+    facts = build_facts(case_of("atlas_a2"))
+    problem = {"code": "unknown_npu", "message": "cannot tell", "remedy": "set it"}
+    facts.update(family="unknown", problems=[problem], evidence=[{"source": "pci", "value": "19e5:d805"}])
+    plan = plan_of(facts, vllm_hardware_family="atlas_a2")
+    assert (plan["problems"], plan["family"]) == ([], "atlas_a2")
+    assert problem in plan["warnings"]
+    assert "19e5:d805" in found(plan, "family_overridden", "warnings")["message"]
+    assert any(e["what"] == "family atlas_a2" and "unknown" in e["why"] for e in plan["explain"])
+
+
+def test_a_family_without_a_profile_lists_those_that_have_one():
+    problem = found(plan_of(vllm_hardware_family="atlas_a9"), "family_unknown")
+    assert "atlas_a9" in problem["message"] and "atlas_a2, atlas_a3" in problem["message"]
+
+
+@pytest.mark.parametrize("accept", [False, True])
+def test_a_hung_npu_smi_is_a_warning_when_accepted(accept):
+    facts = build_facts(case_of("atlas_a2"))
+    facts["problems"] = [{"code": "npu_smi_hung", "message": "no answer", "remedy": "wait"}]
+    plan = plan_of(facts, vllm_accept_hung_npu_smi=accept)
+    assert codes(plan) == ([] if accept else ["npu_smi_hung"])
+    assert ("npu_smi_hung" in codes(plan, "warnings")) is accept
+
+
+def test_driver_problems_stay_problems_under_an_override():
+    facts = build_facts(case_of("atlas_a2"))
+    facts["problems"] = [{"code": "driver_install_incomplete", "message": "half", "remedy": "again"}]
+    assert codes(plan_of(facts, vllm_hardware_family="atlas_a2")) == ["driver_install_incomplete"]
+
+
+def test_an_unknown_driver_folder_is_a_warning():
+    facts = build_facts(case_of("atlas_a2"))
+    facts["driver"].update(install_path=None, version=None)
+    plan = plan_of(facts)
+    assert plan["problems"] == []
+    assert {"driver_unknown", "driver_version_unknown"} <= set(codes(plan, "warnings"))
+
+
+def test_a_950pr_is_a_warning():
+    facts = build_facts(case_of("atlas_950dt"))
+    facts["chips"] = [{"device": "/dev/davinci0", "npu_id": 0, "chip_id": 0, "name": "Ascend950PR"}]
+    assert "950PR" in found(plan_of(facts), "hardware_notice", "warnings")["message"]
+
+
+def test_large_pages_and_selinux_are_warnings():
+    facts = build_facts(case_of("atlas_a2"))
+    facts["host"].update(page_size=65536, selinux="enforcing")
+    assert {"page_size", "selinux_enforcing"} <= set(codes(plan_of(facts), "warnings"))
+
+
+def test_an_ordinary_file_in_the_place_of_a_node_is_a_problem():
+    facts = build_facts(case_of("atlas_a2"))
+    facts["device_nodes"]["/dev/hisi_hdc"]["type"] = "file"
+    assert "/dev/hisi_hdc is of type file" in found(plan_of(facts), "device_wrong_type")["message"]
+
+
+def test_a_broken_link_is_named_with_its_target():
+    facts = build_facts(case_of("atlas_a2"))
+    facts["paths"]["/usr/local/dcmi"] = path_entry("link_broken", link="/opt/gone")
+    assert "/opt/gone" in found(plan_of(facts), "path_missing")["message"]
+
+
+def test_all_problems_are_said_at_once():
+    facts = build_facts(case_of("atlas_a2"), npus=1)
+    del facts["device_nodes"]["/dev/hisi_hdc"]
+    facts["paths"]["/usr/local/dcmi"] = path_entry("missing")
+    facts["paths"]["/etc/ascend_install.info"] = path_entry("directory")
+    facts["problems"] = [{"code": "npu_smi_missing", "message": "gone", "remedy": "install"}]
+    listener = {"port": 8000, "address": "0.0.0.0", "pid": 7, "process": "nginx", "container": None}
+    plan = plan_of(
+        facts,
+        build_observed(engine=None, systemd={"version": 239}, listeners=[listener], foreign=[foreign("vllm-ascend")]),
+        vllm_npus=9,
+        vllm_port=8000,
+        vllm_stop_timeout="soon",
+        vllm_extra_args=["--port", "1"],
+        vllm_ascend_version="v0.1.0",
+    )
+    assert set(codes(plan)) == {
+        "npu_smi_missing", "setting_invalid", "engine_missing", "systemd_too_old", "container_foreign", "port_taken",
+        "extra_args_reserved", "image_suffix_not_in_release", "npu_shortage", "device_missing", "path_missing",
+        "path_wrong_type",
+    }  # fmt: skip
+    assert all(problem["message"] and problem["remedy"] for problem in plan["problems"])
+
+
+# -- engine and systemd ------------------------------------------------------------------------------------------------
+
+
+def engine(**changes):
+    return build_observed(engine={**build_observed()["engine"], **changes})
+
+
+@pytest.mark.parametrize(
+    ("observed", "code", "part"),
+    [
+        (build_observed(engine=None), "engine_missing", "no container engine"),
+        (engine(kind="podman", version="4.9.3", running=None), "engine_unsupported", "podman 4.9.3"),
+        (engine(running=False, error="Cannot connect"), "engine_stopped", "Cannot connect"),
+        (engine(version="18.06.3-ce"), "engine_too_old", "18.06.3-ce"),
+        (engine(version="1.13.1"), "engine_too_old", "1.13.1"),
+        (build_observed(systemd=None), "systemd_missing", "systemd"),
+        (build_observed(systemd={"version": 239}), "systemd_too_old", "239"),
+    ],
+)
+def test_engine_and_systemd(observed, code, part):
+    plan = plan_of(observed=observed)
+    assert codes(plan) == [code]
+    assert part in plan["problems"][0]["message"]
+    assert len(plan["instances"]) == 1
+
+
+@pytest.mark.parametrize("version", ["18.09.1", "20.10.24+dfsg1", "24.0.7", "29.0.0", None])
+def test_an_engine_that_is_new_enough(version):
+    assert plan_of(observed=engine(version=version))["problems"] == []
+
+
+def test_pull_never_is_left_out_for_engines_that_do_not_know_it():
+    def run(version):
+        return plan_of(observed=engine(version=version))["instances"][0]["docker_run"]
+
+    assert "--pull" not in run("19.03.15")
+    assert run("20.10.0")[:4] == ["docker", "run", "--pull", "never"]
+
+
+def test_the_ascend_runtime_is_left_aside():
+    assert plan_of(observed=engine(default_runtime="ascend"))["instances"][0]["container"]["runtime"] == "runc"
+    assert plan_of(observed=engine(default_runtime="other"))["instances"][0]["container"]["runtime"] is None
+
+
+def test_a_replay_without_records_has_no_engine_problems():
+    nothing = build_observed(engine=None, systemd=None)
+    assert codes(plan_of(observed=nothing)) == ["engine_missing", "systemd_missing"]
+    plan = plan_of(observed=nothing, vllm_sysroot="/tmp/host")
+    assert (plan["problems"], len(plan["instances"])) == ([], 1)
+    unread = {**build_observed()["engine"], "version": None, "running": None}
+    assert plan_of(observed=build_observed(engine=unread, systemd=None), vllm_sysroot="/tmp/host")["problems"] == []
+
+
+# -- ports and other containers ----------------------------------------------------------------------------------------
+
+
+def listener(port=8000, **changes):
+    return {"port": port, "address": "0.0.0.0", "pid": 7, "process": "nginx", "container": None, **changes}
+
+
+@pytest.mark.parametrize(
+    ("bind", "address", "taken"),
+    [
+        ("0.0.0.0", "127.0.0.1", True),
+        ("0.0.0.0", "::", True),
+        ("127.0.0.1", "0.0.0.0", True),
+        ("127.0.0.1", "127.0.0.1", True),
+        ("127.0.0.1", "10.0.0.5", False),
+        ("10.0.0.5", None, True),
+    ],
+)
+def test_a_port_is_taken_where_the_addresses_meet(bind, address, taken):
+    plan = plan_of(observed=build_observed(listeners=[listener(address=address)]), vllm_bind_address=bind)
+    assert codes(plan) == (["port_taken"] if taken else [])
+    if taken:
+        assert "8000" in plan["problems"][0]["message"] and "nginx (pid 7)" in plan["problems"][0]["message"]
+
+
+def test_other_ports_do_not_matter():
+    assert plan_of(observed=build_observed(listeners=[listener(8001)]))["problems"] == []
+
+
+def test_the_instances_own_listener_is_fine():
+    own = observed_instance(plan_of()["instances"][0])
+    proxy = listener(process="docker-proxy", container=own["container"]["id"])
+    assert plan_of(observed=build_observed(instances=[own], listeners=[proxy]))["problems"] == []
+    unnamed = listener(process="docker-proxy", container=None)
+    assert plan_of(observed=build_observed(instances=[own], listeners=[unnamed]))["problems"] == []
+    inside = listener(process="vllm", container=own["container"]["id"][:12])
+    assert plan_of(observed=build_observed(instances=[own], listeners=[inside]))["problems"] == []
+
+
+def test_a_stranger_on_the_instances_port_is_not_fine():
+    own = observed_instance(plan_of()["instances"][0])
+    plan = plan_of(observed=build_observed(instances=[own], listeners=[listener()]))
+    assert codes(plan) == ["port_taken"]
+
+
+def test_a_port_of_another_container_or_instance_is_taken():
+    web = foreign("web", ports=[8000], npu=False)
+    assert "container web" in found(plan_of(observed=build_observed(foreign=[web])), "port_taken")["message"]
+    gone = foreign("web", ports=[8000], npu=False, state="exited")
+    assert plan_of(observed=build_observed(foreign=[gone]))["problems"] == []
+    old = observed_instance(plan_of()["instances"][0], name="old", npus=["/dev/davinci3"])
+    assert "instance old" in found(plan_of(observed=build_observed(instances=[old])), "port_taken")["message"]
+
+
+def test_a_container_of_our_name_is_a_problem_until_it_is_adopted():
+    mine = foreign("vllm-ascend", ports=[8000], devices=["/dev/davinci0"], image="quay.io/x:1")
+    proxy = listener(process="docker-proxy", container=mine["id"])
+    observed = build_observed(foreign=[mine], listeners=[proxy])
+    plan = plan_of(observed=observed)
+    assert codes(plan) == ["container_foreign"]
+    assert "docker rm -f vllm-ascend" in plan["problems"][0]["remedy"]
+    adopted = plan_of(observed=observed, vllm_adopt_containers=True)
+    assert adopted["problems"] == []
+    assert adopted["instances"][0]["npus"] == ["/dev/davinci0"]
+    assert "container_adopted" in codes(adopted, "warnings")
+
+
+def test_a_privileged_container_with_ascend_mounts_is_a_warning():
+    plan = plan_of(observed=build_observed(foreign=[foreign("lab", privileged=True)]))
+    assert plan["problems"] == []
+    assert "container lab" in found(plan, "foreign_privileged", "warnings")["message"]
+
+
+# -- NPUs of others ----------------------------------------------------------------------------------------------------
+
+
+def test_a_node_of_another_container_is_not_taken():
+    # davinci1 is exactly that node: davinci10 to 15 stay free.
+    holder = foreign("train", devices=["/dev/davinci0", "/dev/davinci1"])
+    facts = add_several_paths(build_facts(case_of("atlas_a2"), npus=16))
+    assert plan_of(facts, build_observed(foreign=[holder]))["instances"][0]["npus"] == ["/dev/davinci2"]
+    plan = plan_of(facts, build_observed(foreign=[holder]), vllm_npus=15)
+    message = found(plan, "npu_shortage")["message"]
+    assert "14 of 16 are free" in message and "container train" in message
+    plan = plan_of(facts, build_observed(foreign=[holder]), vllm_npus=["/dev/davinci1"])
+    assert "container train" in found(plan, "npu_held")["message"]
+    assert codes(plan_of(facts, build_observed(foreign=[holder]), vllm_npus="all")) == ["npu_held", "npu_held"]
+
+
+@pytest.mark.parametrize(
+    ("value", "npus"),
+    [("0,2", ["/dev/davinci1"]), ("0-2", ["/dev/davinci3"]), ("Ascend910-0", ["/dev/davinci1"]), ("void", ["/dev/davinci0"])],
+)
+def test_nodes_given_by_the_ascend_runtime_are_held(value, npus):
+    holder = foreign("job", ascend_visible_devices=value)
+    assert plan_of(observed=build_observed(foreign=[holder]))["instances"][0]["npus"] == npus
+
+
+def test_usage_of_processes_and_unknown_containers_holds_a_node():
+    facts = build_facts(case_of("atlas_a2"), npus=3)
+    facts["usage"] = [
+        {"device": "/dev/davinci0", "owner": {"kind": "process", "name": "python", "id": 42}, "source": "npu-smi"},
+        {"device": "/dev/davinci1", "owner": {"kind": "container", "name": None, "id": "a" * 64}, "source": "uda"},
+    ]
+    assert plan_of(facts, build_observed())["instances"][0]["npus"] == ["/dev/davinci2"]
+    message = found(plan_of(facts, build_observed(), vllm_npus=2), "npu_shortage")["message"]
+    assert "process python 42" in message and "container " + "a" * 64 in message
+
+
+def test_usage_by_our_own_instance_holds_nothing():
+    facts = build_facts(case_of("atlas_a2"), npus=2)
+    own = observed_instance(plan_of(facts)["instances"][0])
+    facts["usage"] = [
+        {"device": "/dev/davinci0", "owner": {"kind": "process", "name": "VLLM", "id": 42}, "source": "npu-smi"},
+        {"device": "/dev/davinci0", "owner": {"kind": "container", "name": None, "id": own["container"]["id"]}},
+    ]
+    plan = plan_of(facts, build_observed(instances=[own]))
+    assert (plan["problems"], plan["instances"][0]["npus"]) == ([], ["/dev/davinci0"])
+
+
+def test_an_instance_keeps_the_nodes_that_it_runs_on():
+    facts = build_facts(case_of("atlas_a2"), npus=4)
+    first = plan_of(facts, vllm_npus=["/dev/davinci2"])["instances"][0]
+    own = observed_instance(first)
+    assert plan_of(facts, build_observed(instances=[own]))["instances"][0]["npus"] == ["/dev/davinci2"]
+
+
+# -- images ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_registries_are_tried_in_order_with_only_the_prefix_replaced():
+    image = plan_of(vllm_image_registries=["mirror.example:5000/quay.io", "quay.io"])["image"]
+    assert image["reference"] == REFERENCE
+    assert image["candidates"] == ["mirror.example:5000/quay.io/ascend/vllm-ascend:v0.23.0", REFERENCE]
+    assert plan_of()["image"]["candidates"] == [
+        REFERENCE,
+        "m.daocloud.io/quay.io/ascend/vllm-ascend:v0.23.0",
+        "quay.nju.edu.cn/ascend/vllm-ascend:v0.23.0",
+    ]
+    own = plan_of(vllm_image_registries=["hub.example"], vllm_image_repository="team/vllm")["image"]
+    assert own["reference"] == "hub.example/team/vllm:v0.23.0"
+
+
+def test_an_own_image_is_taken_whole_with_a_warning():
+    plan = plan_of(vllm_image="hub.example/own:1", vllm_ascend_version="v0.1.0")
+    assert plan["problems"] == []
+    assert plan["image"]["candidates"] == ["hub.example/own:1"] == [plan["instances"][0]["container"]["image"]]
+    assert "image_own" in codes(plan, "warnings")
+
+
+DIGEST = "sha256:" + "a" * 64
+
+
+def test_a_digest_comes_from_one_place():
+    assert plan_of(vllm_image_digest=DIGEST)["image"]["digest"] == DIGEST
+    pinned = f"hub.example/own:1@{DIGEST}"
+    assert plan_of(vllm_image=pinned)["image"]["digest"] == DIGEST
+    other = "sha256:" + "b" * 64
+    assert codes(plan_of(vllm_image=pinned, vllm_image_digest=other)) == ["image_digest_conflict"]
+    assert codes(plan_of(vllm_image_archive="/srv/i.tar", vllm_image_digest=DIGEST)) == ["image_digest_archive"]
+
+
+def test_an_image_that_may_not_be_pulled_must_be_there():
+    plan = plan_of(observed=build_observed(), vllm_image_pull="never")
+    assert REFERENCE in found(plan, "image_missing")["message"]
+    there = build_observed(images=[observed_image(REFERENCE)])
+    assert plan_of(observed=there, vllm_image_pull="never")["problems"] == []
+    archive = {"vllm_image_pull": "never", "vllm_image_archive": "/srv/image.tar.gz"}
+    assert plan_of(observed=build_observed(), **archive)["problems"] == []
+    assert plan_of(observed=None, vllm_image_pull="never")["problems"] == []
+
+
+def test_little_room_for_an_image_is_a_warning():
+    plan = plan_of(observed=engine(storage_free_mb=9000))
+    assert plan["problems"] == []
+    assert "9000 MB" in found(plan, "disk_space_low", "warnings")["message"]
+    there = {**engine(storage_free_mb=9000), "images": [observed_image(REFERENCE)]}
+    assert "disk_space_low" not in codes(plan_of(observed=there), "warnings")
+
+
+# -- profiles from the inventory ---------------------------------------------------------------------------------------
+
+
+def test_a_profile_is_changed_key_by_key():
+    plan = plan_of(vllm_hardware_profiles={"atlas_a2": {"shm_size": "16g", "image": {"suffix": "own"}}})
+    assert plan["problems"] == []
+    assert plan["image"]["reference"] == REFERENCE + "-own"
+    assert plan["instances"][0]["container"]["shm_size"] == "16g"
+    assert "profile_changed" in codes(plan, "warnings")
+
+
+def test_a_profile_that_is_not_in_order_is_named_with_all_its_errors():
+    plan = plan_of(vllm_hardware_profiles={"atlas_a2": {"shm_size": "much", "network": "mesh", "privilged": True}})
+    messages = " ".join(p["message"] for p in plan["problems"] if p["code"] == "profile_invalid")
+    assert "'much'" in messages and "'mesh'" in messages and '"privilged" (did you mean "privileged"?)' in messages
+    assert set(codes(plan)) == {"profile_invalid"}
+
+
+def test_a_new_family_is_one_entry():
+    profile = {**shipped_profiles()["atlas_a2"], "title": "Atlas next"}
+    plan = plan_of(vllm_hardware_profiles={"atlas_next": profile}, vllm_hardware_family="atlas_next")
+    assert (plan["problems"], plan["family"], len(plan["instances"])) == ([], "atlas_next", 1)
+
+
+# -- callers -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [(None, {}, {}), ({}, [], {}), ({}, {}, None), ({}, {}, {}, [])])
+def test_only_a_callers_error_is_raised(arguments):
+    with pytest.raises(TypeError):
+        deployment_plan(*arguments)
+
+
+def test_empty_facts_are_an_unknown_host():
+    plan = deployment_plan({}, {}, shipped_profiles())
+    assert codes(plan) == ["hardware_unknown"]
+    assert json.loads(json.dumps(plan)) == plan
