@@ -13,10 +13,10 @@ import tempfile
 from typing import Any, Optional
 
 
-def write(path: str, content: bytes, mode: int = 0o600, durable: bool = True) -> None:
-    """Put content at path in one step; a process killed at any moment leaves the old file or the new one.
+def write(path: str, content: bytes, mode: int = 0o600) -> None:
+    """Put content at path in one step; whoever is killed at any moment leaves the old file or the new one.
 
-    durable: wait until the disk has it (a journal needs that, a lock's note does not). OSError when it cannot be done.
+    It is on the disk when this returns. OSError when it cannot be done.
     """
     folder, name = os.path.split(path)
     handle, aside = tempfile.mkstemp(prefix="." + name + ".", suffix=".tmp", dir=folder)
@@ -25,15 +25,13 @@ def write(path: str, content: bytes, mode: int = 0o600, durable: bool = True) ->
             os.fchmod(stream.fileno(), mode)
             stream.write(content)
             stream.flush()
-            if durable:
-                os.fsync(stream.fileno())
+            os.fsync(stream.fileno())
         os.rename(aside, path)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(aside)
         raise
-    if durable:
-        sync_folder(folder)
+    sync_folder(folder)
 
 
 def write_text(path: str, text: str, mode: int = 0o600) -> None:

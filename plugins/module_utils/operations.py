@@ -12,8 +12,8 @@ from . import atomic, instance_state, snapshot
 from .host_control import Host
 from .instance_difference import RECOVER
 from .journal import Journal, locked
-from .steps import PROVE_S, STAGED_ENV, StepError, Steps, check_staged, start_limit, stop_limit, stop_service
-from .transaction import COMMITTED, FAILED, UNCHANGED, Rollback, Runner, Transaction, finish, finishable, result
+from .steps import PROVE_S, StepError, Steps, check_staged, start_limit, stop_limit, stop_service
+from .transaction import COMMITTED, FAILED, UNCHANGED, Rollback, Runner, Transaction, clean, finish, finishable, result
 
 PRESENT = "present"
 STARTED = "started"
@@ -43,10 +43,7 @@ def transact(instance: str, root: str = "/", lock_timeout: float = LOCK_S) -> Di
             raise RequestError("{0} holds no request".format(path))
         host = Host(request.get("engine") or "docker", root)
         left = Journal.left_open(host.state(instance, instance_state.JOURNAL))
-        if request["state"] == PRESENT:
-            done = _present(host, request, left)
-        else:
-            done = Operation(host, instance, request, left).run()
+        done = _present(host, request, left) if request["state"] == PRESENT else _operate(host, instance, request, left)
         atomic.write_json(host.state(instance, instance_state.RESULT), done)
     return done
 
@@ -55,56 +52,60 @@ def _present(host: Host, request: Dict[str, Any], left: Optional[Dict[str, Any]]
     if left and finishable(host, left):
         journal = finish(host, left)
         if left["request"].get("digest") == request.get("digest"):
-            atomic.remove(host.state(request["plan"]["name"], STAGED_ENV))
+            clean(host, journal, request["plan"]["name"])
             journal.data["request"] = request
             return result(host, journal, RECOVER, {}, changed=True)
         left = None
     return Transaction(host, request, left).run()
 
 
+def _operate(host: Host, instance: str, request: Dict[str, Any], left: Optional[Dict[str, Any]]) -> Dict[str, Any]:
+    """Settle what a dead transaction left, then do what is asked for."""
+    recovered = _recover(host, request["state"], left) if left and request["state"] != ABSENT else None
+    if recovered and not recovered["ok"]:
+        return dict(recovered, run_id=request.get("run_id"), request_digest=request.get("digest"))
+    return Operation(host, instance, request, recovered).run()
+
+
+def _recover(host: Host, wanted: str, left: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+    """Finish or undo a dead transaction; its result, None when it had not touched anything."""
+    was = left.get("snapshot")
+    if was is None or not left.get("touched"):
+        return None
+    if finishable(host, left):
+        return result(host, finish(host, left), RECOVER, {}, changed=True)
+    name = left["request"]["plan"]["name"]
+    if not snapshot.existed(was) and wanted in (STARTED, RESTARTED) and _has_secrets(host, left):
+        # Nothing was there before: only going on can give the service that is asked for.
+        return Transaction(host, left["request"], left).run()
+    journal = Journal(host.state(name, instance_state.JOURNAL), left)
+    done = Rollback(host, journal, start=wanted != STOPPED).run({})
+    return dict(done, ok=journal.data["state"] == instance_state.JOURNAL_DONE)
+
+
 class Operation(Runner):
-    """started, stopped, restarted or absent for one instance. What a dead transaction left is settled first."""
+    """started, stopped, restarted or absent for one instance; recovered: the result of what had to be settled first."""
 
     def __init__(
-        self, host: Host, instance: str, request: Dict[str, Any], left: Optional[Dict[str, Any]] = None
+        self, host: Host, instance: str, request: Dict[str, Any], recovered: Optional[Dict[str, Any]] = None
     ) -> None:
+        super().__init__(host, instance, Journal.begin(host.state(instance, instance_state.JOURNAL), request))
         self.wanted = str(request["state"])
-        self.recovered = self._recover(host, left) if left and self.wanted != ABSENT else None
-        journal = Journal.begin(host.state(instance, instance_state.JOURNAL), request) if not self._stuck() else None
-        super().__init__(host, instance, journal or Journal(host.state(instance, instance_state.JOURNAL), {}))
-        self.request = request
+        self.recovered = recovered
         committed = instance_state.read_committed(host.sysroot, instance) or {}
         self.plan: Dict[str, Any] = committed.get("plan") or {}
-        self.evidence: Dict[str, Any] = {"recovered": self.recovered} if self.recovered else {}
-        self.changed = bool(self.recovered)
-
-    def _stuck(self) -> bool:
-        return self.recovered is not None and not self.recovered["ok"]
-
-    def _recover(self, host: Host, left: Dict[str, Any]) -> Optional[Dict[str, Any]]:
-        """Finish or undo a dead transaction; its result, None when it had not touched anything."""
-        was = left.get("snapshot")
-        if was is None or not left.get("touched"):
-            return None
-        if finishable(host, left):
-            return result(host, finish(host, left), RECOVER, {}, changed=True)
-        name = left["request"]["plan"]["name"]
-        if not snapshot.existed(was) and self.wanted in (STARTED, RESTARTED) and _has_secrets(host, left):
-            # Nothing was there before: only going on can give the service that is asked for.
-            return Transaction(host, left["request"], left).run()
-        journal = Journal(host.state(name, instance_state.JOURNAL), left)
-        done = Rollback(host, journal, start=self.wanted != STOPPED).run({})
-        return dict(done, ok=journal.data["state"] == instance_state.JOURNAL_DONE)
+        self.evidence: Dict[str, Any] = {"recovered": recovered} if recovered else {}
+        self.changed = bool(recovered)
 
     def run(self) -> Dict[str, Any]:
         """Do it; the result has the same shape as a transaction's."""
-        if self._stuck():
-            return dict(self.recovered or {}, run_id=self.request.get("run_id"), request_digest=self.request["digest"])
+        clean(self.host, self.journal, self.instance)
         outcome = COMMITTED
         try:
             getattr(self, "_" + self.wanted)()
         except StepError as failure:
-            step = self.journal.data["steps"][-1]["step"] if self.journal.data["steps"] else self.wanted
+            steps = self.journal.steps
+            step = steps[-1]["step"] if steps else self.wanted
             self.journal.note(failure={"step": step, "message": str(failure), "lines": failure.lines})
             outcome = FAILED
         if outcome == COMMITTED and not self.changed:

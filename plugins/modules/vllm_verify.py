@@ -12,7 +12,8 @@ short_description: Run the documented verification of the vLLM Ascend container 
 version_added: "0.1.0"
 author: the vllm_ascend.fleet authors (@vllm-ascend-fleet)
 description:
-  - Runs C(npu-smi info) and the Python check of the vLLM Ascend quick start with exactly the devices and mounts of the
+  - >-
+    Runs C(npu-smi info) and the Python check of the vLLM Ascend quick start with exactly the devices and mounts of the
     planned service. It is passed when C(npu-smi info) ends well and the check prints C(vLLM Ascend environment: OK).
   - An instance that runs is verified inside its container, since an NPU serves one container at a time. Otherwise a
     throw-away container is used, which needs the image on the host.

@@ -111,7 +111,10 @@ def instance_plan(
         "timeouts": timeouts,
         "model_cache": {"path": values["vllm_model_cache"], "target": CACHE_TARGET},
         "model_folder": model.folder,
-        "required_paths": sorted({m["source"] for m in container["mounts"] if m["target"] != CACHE_TARGET}),
+        "required_paths": sorted(
+            ({"path": mount["source"], "type": mount["type"]} for mount in _host_mounts(model, resources)),
+            key=lambda entry: str(entry["path"]),
+        ),
     }
     try:
         plan["docker_run"] = docker_run(container)
@@ -158,9 +161,10 @@ def _container(
     engine: Engine,
 ) -> dict[str, Any]:
     rules, port = resources.rules, instance["port"]
-    mounts = [*resources.mounts, {"source": values["vllm_model_cache"], "target": CACHE_TARGET, "read_only": False}]
-    if model.folder:
-        mounts.append({"source": model.folder, "target": model.path, "read_only": True})
+    mounts: list[dict[str, Any]] = [
+        {key: mount[key] for key in ("source", "target", "read_only")} for mount in _host_mounts(model, resources)
+    ]
+    mounts.append({"source": values["vllm_model_cache"], "target": CACHE_TARGET, "read_only": False})
     published = [published_port(instance["bind_address"], port, CONTAINER_PORT)] if rules["network"] == "bridge" else []
     return {
         "name": planned_name(instance["name"]),
@@ -179,3 +183,13 @@ def _container(
         "security_options": [],
         "runtime": engine.runtime,
     }
+
+
+def _host_mounts(model: Model, resources: Resources) -> list[dict[str, Any]]:
+    """What must be on the host before the container starts: the family's mounts and a local model."""
+    if model.folder is None:
+        return resources.mounts
+    return [
+        *resources.mounts,
+        {"source": model.folder, "target": model.path, "read_only": True, "type": "directory"},
+    ]

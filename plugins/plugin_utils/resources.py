@@ -82,7 +82,7 @@ def _check_node(path: str, entry: dict[str, Any], rules: dict[str, Any], finding
 def choose_mounts(
     rules: dict[str, Any], facts: dict[str, Any], system: str | None, findings: Findings
 ) -> list[dict[str, Any]]:
-    """The host files and folders to mount, [{source, target, read_only}] by target.
+    """The host files and folders to mount, [{source, target, read_only, type}] by target.
 
     A required one that is missing or of the wrong type is a problem: docker run would fail, or hand over an empty
     directory in its place.
@@ -95,7 +95,8 @@ def choose_mounts(
         source, target = on_host(rule["source"], driver), rule["target"].rstrip("/")
         if target in replaced or not _mountable(rule, source, rules, facts, findings):
             continue
-        mounts.append({"source": source, "target": target, "read_only": rule.get("read_only", True)})
+        mount = {"source": source, "target": target, "read_only": rule.get("read_only", True), "type": rule["type"]}
+        mounts.append(mount)
         shown = f"mount {source}" if source == target else f"mount {source} at {target}"
         findings.why(shown, rule["presence"].replace("_", " "), origin_of(rules, rule["origin"]))
     return sorted(mounts, key=lambda mount: str(mount["target"]))

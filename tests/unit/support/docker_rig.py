@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pathlib
 import sys
+from typing import Any
 
 FAKE = pathlib.Path(__file__).with_name("fake_docker.py")
 CANNOT_CONNECT = "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?"
@@ -41,7 +42,7 @@ class DockerRig:
         monkeypatch.setenv("DOCKER_CONFIG", str(self.home))
         root = folder / "docker-root"
         root.mkdir()
-        self.scenario = {
+        self.scenario: dict[str, Any] = {
             "images": {},
             "tags": {},
             "in_use": [],

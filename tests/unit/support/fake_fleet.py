@@ -1,305 +1,345 @@
-"""docker, systemctl, systemd-run and journalctl of a fake host, by the name that this program is called with.
+"""The world of a fake host: what its docker, systemctl, systemd-run and journalctl answer and do.
 
-Their world is one JSON file (FAKE_WORLD): images, containers, units, and what each image does. It keeps the rules that
-the transaction lives by: a chip serves one container at a time, systemd starts what it has loaded (daemon-reload), a
-start waits for the gate, an image reference can move.
+The programs are small shell scripts that ask this over a socket, so that a call costs a few milliseconds. The world
+keeps the rules that a transaction lives by: a chip serves one container at a time, systemd starts what it has loaded
+(daemon-reload), a start waits for the gate, an image reference can move.
 """
 
-import fcntl
+from __future__ import annotations
+
+import contextlib
 import json
 import os
+import socketserver
 import subprocess
-import sys
+import threading
 import time
 
-WORLD = os.environ["FAKE_WORLD"]
 LABEL = "vllm-ascend.instance"
+NAMES = ("docker", "systemctl", "systemd-run", "journalctl")
+PROGRAM = r"""#!/bin/bash
+exec 3<>/dev/tcp/127.0.0.1/{port} || exit 99
+IFS= read -r -d '' input
+printf '%d\0' $# >&3
+printf '%s\0' "${{0##*/}}" "$@" "$input" >&3
+IFS= read -r -d '' code <&3; IFS= read -r -d '' out <&3; IFS= read -r -d '' err <&3
+printf '%s' "$out"; printf '%s' "$err" >&2
+exit "$code"
+"""
 
 
-def fail(text, code=1):
-    sys.stderr.write(text + "\n")
-    raise SystemExit(code)
+class FailedError(Exception):
+    """A program ends with this code and this text on standard error."""
+
+    def __init__(self, text, code=1):
+        super().__init__(text)
+        self.code = code
 
 
 def option(words, name, default=None):
     return words[words.index(name) + 1] if name in words else default
 
 
-# -- docker ----------------------------------------------------------------------------------------------------------
+class FakeFleet:
+    """The world; tests set its attributes, and read `calls` afterwards."""
 
+    def __init__(self, root, images):
+        self.root = root
+        self.images = dict(images)
+        self.dangling = []
+        # What an image does: start, verify, npu_smi (a line of failure), flags, flags_why, serve (empty, down).
+        self.does = {}
+        self.containers = []
+        self.units = {}
+        self.logs = {}
+        self.transients = {}
+        self.executed = []
+        self.calls = []
+        # Seconds that a call takes longer, by its first words ("systemctl start").
+        self.delays = {}
+        # What `docker run` says instead of running anything.
+        self.refuses = ""
+        self.top = []
+        self.lock = threading.RLock()
+        self._serial = 0
+        self._server = _Server(self)
 
-def image_id(world, reference):
-    known = world["images"]
-    return reference if reference in known.values() or reference in world["dangling"] else known.get(reference)
+    def close(self):
+        self._server.close()
+        for process in self.transients.values():
+            with contextlib.suppress(OSError):
+                process.kill()
+            process.wait()
 
+    def write_programs(self, folder):
+        for name in NAMES:
+            (folder / name).write_text(PROGRAM.format(port=self._server.port), encoding="utf-8")
+            (folder / name).chmod(0o755)
 
-def find(world, name):
-    for container in world["containers"]:
-        if name in (container["Id"], container["Name"].lstrip("/")):
-            return container
-    return None
+    def answer(self, argv, stdin):
+        """(code, standard output, standard error) of a call."""
+        with self.lock:
+            self.calls.append(argv)
+            try:
+                out = getattr(self, argv[0].replace("-", "_"))(argv[1:], stdin)
+                result = (0, out or "", "")
+            except FailedError as failure:
+                result = (failure.code, "", f"{failure}\n")
+        time.sleep(self.delays.get(" ".join(argv[:2]), 0))
+        return result
 
+    # -- docker ----------------------------------------------------------------------------------------------------
 
-def create(world, name, image, labels, devices, **more):
-    world["serial"] += 1
-    container = {
-        "Id": "c%063d" % world["serial"],
-        "Name": "/" + name,
-        "Image": image_id(world, image),
-        "Path": "bash",
-        "Args": [],
-        "Config": {"Image": image, "Labels": labels, "Env": [], "Cmd": ["bash"], "Entrypoint": None},
-        "State": {"Running": True, "Pid": 1},
-        "HostConfig": {
-            "Devices": [{"PathOnHost": d, "PathInContainer": d, "CgroupPermissions": "rwm"} for d in devices],
+    def image_id(self, reference):
+        known = reference in self.images.values() or reference in self.dangling
+        return reference if known else self.images.get(reference)
+
+    def find(self, name):
+        found = [one for one in self.containers if name in (one["Id"], one["Name"].lstrip("/"))]
+        return found[0] if found else None
+
+    def create(self, name, image, labels, devices, **host):
+        self._serial += 1
+        devices = [{"PathOnHost": one, "PathInContainer": one, "CgroupPermissions": "rwm"} for one in devices]
+        settings = {
+            "Devices": devices,
             "AutoRemove": False,
             "RestartPolicy": {"Name": "no", "MaximumRetryCount": 0},
             "NetworkMode": "default",
-        },
-        "NetworkSettings": {"Networks": {"bridge": {"IPAddress": "127.0.0.1"}}},
-    }
-    container.update(more)
-    world["containers"].append(container)
-    return container
+        }
+        settings.update(host)
+        container = {
+            "Id": f"c{self._serial:063d}",
+            "Name": "/" + name,
+            "Image": self.image_id(image),
+            "Path": "bash",
+            "Args": [],
+            "Config": {"Image": image, "Labels": labels, "Env": [], "Cmd": ["bash"], "Entrypoint": None},
+            "State": {"Running": True, "Pid": 1},
+            "HostConfig": settings,
+            "NetworkSettings": {"Networks": {"bridge": {"IPAddress": "127.0.0.1"}}},
+        }
+        self.containers.append(container)
+        return container
 
-
-def holder(world, devices):
-    for container in world["containers"]:
-        used = {device["PathOnHost"] for device in container["HostConfig"]["Devices"]}
-        if container["State"]["Running"] and used & set(devices):
-            return container["Name"].lstrip("/")
-    return None
-
-
-def drop(world, container):
-    world["containers"].remove(container)
-
-
-def docker(world, words):
-    verb, rest = words[0], words[1:]
-    if verb in ("image", "container") and rest[0] == "inspect":
-        return inspect(world, verb, rest[1:])
-    if verb == "run":
-        return docker_run(world, rest)
-    if verb == "ps":
-        label = option(rest, "--filter")
-        for container in world["containers"]:
-            ours = container["Config"]["Labels"].get(LABEL)
-            running = container["State"]["Running"] or "--all" in rest
-            if running and (label is None or label == f"label={LABEL}={ours}"):
-                print(container["Id"])
-        return 0
-    if verb == "tag":
-        world["images"][rest[1]] = image_id(world, rest[0])
-        return 0
-    container = find(world, rest[0] if verb in ("rename", "top") else rest[-1])
-    if verb == "exec":
-        world["executed"].append(rest)
-        return 0
-    if container is None:
-        return fail("Error response from daemon: No such container: " + rest[-1])
-    if verb == "rm":
-        drop(world, container)
-    elif verb in ("stop", "kill"):
-        container["State"].update(Running=False, Pid=0)
-        if container["HostConfig"]["AutoRemove"]:
-            drop(world, container)
-    elif verb == "start":
-        container["State"].update(Running=True, Pid=1)
-    elif verb == "rename":
-        container["Name"] = "/" + rest[1]
-    elif verb == "update":
-        container["HostConfig"]["RestartPolicy"]["Name"] = option(rest, "--restart")
-    elif verb == "top":
-        print("PID PPID\n1 0\n" + "\n".join("%d 1" % pid for pid in world["top"]))
-    else:
-        return fail("fake docker does not know " + " ".join(words), 64)
-    return 0
-
-
-def inspect(world, what, rest):
-    name = rest[-1]
-    if what == "image":
-        found = image_id(world, name)
-        found = {"Id": found, "Config": {}} if found else None
-    else:
-        found = find(world, name)
-    if found is None:
-        fail(f"Error response from daemon: No such {what}: {name}")
-    if "--format" in rest:
-        print(found["Id"] if what == "image" else found["Config"]["Labels"].get(LABEL, ""))
-    else:
-        print(json.dumps([found]))
-    return 0
-
-
-def docker_run(world, rest):
-    devices = [rest[n + 1] for n, word in enumerate(rest) if word == "--device"]
-    name = option(rest, "--name")
-    if find(world, name):
-        fail("docker: Error response from daemon: Conflict. The container name is already in use.", 125)
-    if "-d" in rest:
-        image = next(word for word in rest if image_id(world, word))
-        container = create(world, name, image, {}, devices)
-        container["HostConfig"]["AutoRemove"] = "--rm" in rest
-        return 0
-    if world["docker_run"]:
-        fail(world["docker_run"], 125)
-    image = next(image_id(world, word) for word in rest if image_id(world, word))
-    does = world["does"].get(image, {})
-    if rest[-2:] == ["npu-smi", "info"]:
-        if does.get("npu_smi"):
-            fail(does["npu_smi"], 2)
-        print("| npu-smi 26.0.rc1 |")
-        return 0
-    script = sys.stdin.read()
-    if "make_arg_parser" in script:
-        found = {"vllm": "0.23.0", "flags": does.get("flags", "accepted"), "why": does.get("flags_why", "")}
-        print("INFO noise\nvllm-ascend-preflight " + json.dumps(found))
-        return 0
-    held = holder(world, devices)
-    if held:
-        fail("RuntimeError: drvErr -8020: device is used by " + held)
-    if does.get("verify"):
-        fail('Traceback (most recent call last):\n  File "<stdin>", line 4\nAssertionError: ' + does["verify"])
-    print('vLLM Ascend environment: OK\nvllm-ascend-evidence {"plugins": ["ascend"], "npus": 1}')
-    return 0
-
-
-# -- systemctl -------------------------------------------------------------------------------------------------------
-
-
-def unit_of(world, name):
-    fresh = {"active": "inactive", "sub": "dead", "enabled": "disabled", "loaded": None}
-    return world["units"].setdefault(name, fresh)
-
-
-def unit_file(world, name):
-    return os.path.join(world["root"], "etc/systemd/system", name)
-
-
-def text_of(world, name):
-    try:
-        with open(unit_file(world, name)) as handle:
-            return handle.read()
-    except OSError:
+    def holder(self, devices):
+        for container in self.containers:
+            used = {device["PathOnHost"] for device in container["HostConfig"]["Devices"]}
+            if container["State"]["Running"] and used & set(devices):
+                return container["Name"].lstrip("/")
         return None
 
+    def docker(self, words, stdin):
+        verb, rest = words[0], words[1:]
+        if verb in ("image", "container") and rest[0] == "inspect":
+            return self._inspect(verb, rest[1:])
+        if verb == "run":
+            return self._run(rest, stdin)
+        if verb == "ps":
+            return self._ps(rest)
+        if verb == "tag":
+            self.images[rest[1]] = self.image_id(rest[0])
+            return None
+        if verb == "exec":
+            return self._exec(rest, stdin)
+        container = self.find(rest[0] if verb in ("rename", "top") else rest[-1])
+        if container is None:
+            raise FailedError("Error response from daemon: No such container: " + rest[-1])
+        if verb == "rm" or (verb in ("stop", "kill") and container["HostConfig"]["AutoRemove"]):
+            self.containers.remove(container)
+        elif verb in ("stop", "kill"):
+            container["State"].update(Running=False, Pid=0)
+        elif verb == "start":
+            container["State"].update(Running=True, Pid=1)
+        elif verb == "rename":
+            container["Name"] = "/" + rest[1]
+        elif verb == "update":
+            container["HostConfig"]["RestartPolicy"]["Name"] = option(rest, "--restart")
+        elif verb == "top":
+            return "PID PPID\n1 0\n" + "".join(f"{pid} 1\n" for pid in self.top)
+        else:
+            raise FailedError("the fake docker does not know " + " ".join(words), 64)
+        return None
 
-def stop(world, name):
-    unit = unit_of(world, name)
-    container = find(world, name[: -len(".service")])
-    if container and container["Config"]["Labels"].get(LABEL):
-        drop(world, container)
-    unit.update(active="inactive", sub="dead")
+    def _inspect(self, what, rest):
+        name = rest[-1]
+        found = self.find(name)
+        if what == "image":
+            found = {"Id": self.image_id(name), "Config": {}} if self.image_id(name) else None
+        if found is None:
+            raise FailedError(f"Error response from daemon: No such {what}: {name}")
+        if "--format" not in rest:
+            return json.dumps([found])
+        return (found["Id"] if what == "image" else found["Config"]["Labels"].get(LABEL, "")) + "\n"
+
+    def _ps(self, rest):
+        wanted = option(rest, "--filter")
+        lines = []
+        for container in self.containers:
+            label = f"label={LABEL}={container['Config']['Labels'].get(LABEL)}"
+            if (container["State"]["Running"] or "--all" in rest) and wanted in (None, label):
+                lines.append(container["Id"] + "\n")
+        return "".join(lines)
+
+    def _exec(self, rest, stdin):
+        self.executed.append(rest)
+        if rest[0] == "-d":
+            return None
+        container = self.find(rest[1])
+        return self._command(rest, stdin, container["Image"], None)
+
+    def _run(self, rest, stdin):
+        devices = [rest[n + 1] for n, word in enumerate(rest) if word == "--device"]
+        name = option(rest, "--name")
+        if self.find(name):
+            raise FailedError("docker: Error response from daemon: Conflict. The container name is in use.", 125)
+        image = next(word for word in rest if self.image_id(word))
+        if "-d" in rest:
+            devices = [device.split(":")[0] for device in devices]
+            self.create(name, image, {}, devices, AutoRemove="--rm" in rest)
+            return None
+        if self.refuses:
+            raise FailedError(self.refuses, 125)
+        return self._command(rest, stdin, self.image_id(image), self.holder(devices))
+
+    def _command(self, rest, stdin, image, held):
+        does = self.does.get(image, {})
+        if rest[-2:] == ["npu-smi", "info"]:
+            if does.get("npu_smi"):
+                raise FailedError(does["npu_smi"], 2)
+            return "| npu-smi 26.0.rc1 |\n"
+        if "make_arg_parser" in stdin:
+            found = {"vllm": "0.23.0", "flags": does.get("flags", "accepted"), "why": does.get("flags_why", "")}
+            return "INFO noise\nvllm-ascend-preflight " + json.dumps(found) + "\n"
+        if held:
+            raise FailedError("RuntimeError: drvErr -8020: device is used by " + held)
+        if does.get("verify"):
+            trace = 'Traceback (most recent call last):\n  File "<stdin>", line 4\nAssertionError: '
+            raise FailedError(trace + does["verify"])
+        return 'vLLM Ascend environment: OK\nvllm-ascend-evidence {"plugins": ["ascend"], "npus": 1}\n'
+
+    # -- systemd ---------------------------------------------------------------------------------------------------
+
+    def unit(self, name):
+        fresh = {"active": "inactive", "sub": "dead", "enabled": "disabled", "loaded": None}
+        return self.units.setdefault(name, fresh)
+
+    def _text(self, name):
+        path = self.root / "etc/systemd/system" / name
+        return path.read_text(encoding="utf-8") if path.is_file() else None
+
+    def systemctl(self, words, _stdin):
+        verb, name = words[0], words[-1]
+        if verb == "show":
+            unit, there = self.unit(name), self._text(name) is not None
+            load = "loaded" if there or unit["active"] != "inactive" else "not-found"
+            enabled = unit["enabled"] if there else ""
+            return (
+                f"Id={name}\nLoadState={load}\nActiveState={unit['active']}\nSubState={unit['sub']}\n"
+                f"UnitFileState={enabled}\nNRestarts=0\nResult=success\nMainPID=0\n"
+            )
+        if verb == "is-active":
+            process = self.transients.get(name)
+            return "active\n" if process is not None and process.poll() is None else "inactive\n"
+        if verb == "daemon-reload":
+            for known in set(self.units) | set(os.listdir(str(self.root / "etc/systemd/system"))):
+                if known.endswith(".service"):
+                    self.unit(known)["loaded"] = self._text(known)
+        elif verb in ("enable", "disable"):
+            if self._text(name) is None:
+                raise FailedError(f"Failed to {verb} unit: Unit file {name} does not exist.")
+            self.unit(name)["enabled"] = verb + "d"
+        elif verb == "start":
+            self._start(name)
+        elif verb == "stop":
+            self._stop(name)
+        elif verb == "restart":
+            self._stop(name)
+            self._start(name)
+        elif verb != "reset-failed":
+            raise FailedError("the fake systemctl does not know " + verb, 64)
+        return None
+
+    def _stop(self, name):
+        container = self.find(name[: -len(".service")])
+        if container and container["Config"]["Labels"].get(LABEL):
+            self.containers.remove(container)
+        self.unit(name).update(active="inactive", sub="dead")
+
+    def _start(self, name):
+        """Start what is loaded: its line `# fake {...}` names container, image, devices, model and environment."""
+        unit = self.unit(name)
+        if unit["loaded"] is None:
+            raise FailedError(f"Failed to start {name}: Unit {name} not found.", 5)
+        if unit["active"] == "active":
+            return
+        spec = json.loads(next(line for line in unit["loaded"].splitlines() if line.startswith("# fake "))[7:])
+        image, held = self.image_id(spec["image"]), self.holder(spec["devices"])
+        reason = self.does.get(image, {}).get("start")
+        if image is None:
+            reason = f"vllm-ascend pre-start: image {spec['image']} is not on this host"
+        elif self.find(spec["container"]):
+            reason = f"vllm-ascend pre-start: a container {spec['container']} exists"
+        elif held:
+            reason = f"RuntimeError: drvErr -8020: device is used by {held}"
+        if reason:
+            self.logs.setdefault(name, []).extend([reason, "Failed to start " + name])
+            unit.update(active="activating", sub="auto-restart")
+            raise FailedError(f"Job for {name} failed because the control process exited with error code.")
+        container = self.create(spec["container"], spec["image"], {LABEL: spec["instance"]}, spec["devices"])
+        container["serves"] = {"model": spec["model"], "key": self._key(spec["env_file"])}
+        unit.update(active="active", sub="running")
+
+    def _key(self, env_file):
+        if not env_file:
+            return None
+        lines = (self.root / env_file.lstrip("/")).read_text(encoding="utf-8").splitlines()
+        return dict(line.split("=", 1) for line in lines).get("VLLM_API_KEY")
+
+    def systemd_run(self, words, _stdin):
+        name = next(word for word in words if word.startswith("--unit="))[len("--unit=") :]
+        command = words[next(n for n, word in enumerate(words) if not word.startswith("--")) :]
+        old = self.transients.get(name)
+        if old is not None and old.poll() is None:
+            raise FailedError(f"Failed to start transient service unit: Unit {name} already exists.")
+        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        self.transients[name] = subprocess.Popen(command, start_new_session=True, **quiet)
+
+    def journalctl(self, words, _stdin):
+        return "".join(line + "\n" for line in self.logs.get(option(words, "--unit"), []))
 
 
-def start(world, name):
-    """Start a unit as its text says: the line `# fake {...}` names container, image, device, port and environment."""
-    unit = unit_of(world, name)
-    if unit["loaded"] is None:
-        fail(f"Failed to start {name}: Unit {name} not found.", 5)
-    if unit["active"] == "active":
-        return 0
-    spec = json.loads(next(line for line in unit["loaded"].splitlines() if line.startswith("# fake "))[7:])
-    log = world["logs"].setdefault(name, [])
+class _Server:
+    """Answers the programs."""
 
-    def give_up(text):
-        log.extend([text, "Failed to start " + name])
-        unit.update(active="activating", sub="auto-restart")
-        fail(f"Job for {name} failed because the control process exited with error code.")
+    def __init__(self, world):
+        class Handler(socketserver.StreamRequestHandler):
+            def handle(self):
+                count = int(self._next()) + 1
+                argv = [self._next() for _ in range(count)]
+                for part in world.answer(argv, self._next()):
+                    self.wfile.write(str(part).encode("utf-8") + b"\0")
 
-    image = image_id(world, spec["image"])
-    if image is None:
-        give_up("vllm-ascend pre-start: image {} is not on this host".format(spec["image"]))
-    if find(world, spec["container"]):
-        give_up("vllm-ascend pre-start: a container {} exists".format(spec["container"]))
-    held = holder(world, spec["devices"])
-    if held:
-        give_up("RuntimeError: drvErr -8020: device is used by " + held)
-    does = world["does"].get(image, {})
-    if does.get("start"):
-        give_up(does["start"])
-    container = create(world, spec["container"], spec["image"], {LABEL: spec["instance"]}, spec["devices"])
-    key = None
-    if spec["env_file"]:
-        with open(os.path.join(world["root"], spec["env_file"].lstrip("/"))) as handle:
-            key = dict(line.rstrip("\n").split("=", 1) for line in handle).get("VLLM_API_KEY")
-    container["serves"] = {"model": spec["model"], "key": key}
-    unit.update(active="active", sub="running")
-    return 0
+            def _next(self):
+                found = b""
+                while not found.endswith(b"\0"):
+                    byte = self.rfile.read(1)
+                    if not byte:
+                        raise EOFError("a program ended in the middle of its call")
+                    found += byte
+                return found[:-1].decode("utf-8")
 
+        class Server(socketserver.ThreadingTCPServer):
+            allow_reuse_address = True
+            daemon_threads = True
 
-def systemctl(world, words):
-    verb, name = words[0], words[-1]
-    if verb == "show":
-        unit = unit_of(world, name)
-        there = text_of(world, name) is not None
-        load = "loaded" if there or unit["active"] != "inactive" else "not-found"
-        print("Id={}\nLoadState={}\nActiveState={}\nSubState={}".format(name, load, unit["active"], unit["sub"]))
-        print("UnitFileState={}\nNRestarts=0\nResult=success\nMainPID=0".format(unit["enabled"] if there else ""))
-    elif verb == "is-active":
-        pid = world["transients"].get(name)
-        alive = pid is not None and os.path.exists("/proc/%d" % pid)
-        print("active" if alive else "inactive")
-        return 0 if alive else 3
-    elif verb == "daemon-reload":
-        for known in list(world["units"]) + os.listdir(os.path.join(world["root"], "etc/systemd/system")):
-            if known.endswith(".service"):
-                unit_of(world, known)["loaded"] = text_of(world, known)
-    elif verb in ("enable", "disable"):
-        if text_of(world, name) is None:
-            fail(f"Failed to {verb} unit: Unit file {name} does not exist.")
-        unit_of(world, name)["enabled"] = verb + "d"
-    elif verb == "start":
-        start(world, name)
-    elif verb == "stop":
-        stop(world, name)
-    elif verb == "restart":
-        stop(world, name)
-        start(world, name)
-    elif verb != "reset-failed":
-        fail("fake systemctl does not know " + verb, 64)
-    return 0
+            def handle_error(self, request, client_address):
+                """A program that was killed in the middle of its call is what these tests are about."""
 
+        self._server = Server(("127.0.0.1", 0), Handler)
+        self.port = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
-def systemd_run(world, words):
-    name = next(word for word in words if word.startswith("--unit="))[len("--unit=") :]
-    command = words[next(n for n, word in enumerate(words) if not word.startswith("--")) :]
-    old = world["transients"].get(name)
-    if old is not None and os.path.exists("/proc/%d" % old):
-        fail(f"Failed to start transient service unit: Unit {name} already exists.")
-    # Two forks, so that nobody has to wait for it: a process that has ended is gone.
-    shell = 'import os, subprocess, sys\nprint(subprocess.Popen(sys.argv[1:], start_new_session=True, close_fds=True,'
-    shell += ' stdin=subprocess.DEVNULL, stdout=open(os.devnull, "w"), stderr=subprocess.STDOUT).pid)'
-    done = subprocess.run([sys.executable, "-c", shell, *command], stdout=subprocess.PIPE, check=True)
-    world["transients"][name] = int(done.stdout)
-    return 0
-
-
-def journalctl(world, words):
-    print("\n".join(world["logs"].get(option(words, "--unit"), [])))
-    return 0
-
-
-def main():
-    program, words = os.path.basename(sys.argv[0]), sys.argv[1:]
-    with open(WORLD, "r+") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        world = json.load(handle)
-        world["calls"].append([program, *words])
-        delay = world["delays"].get(" ".join([program, *words[:1]]))
-        try:
-            return globals()[program.replace("-", "_")](world, words)
-        finally:
-            handle.seek(0)
-            handle.truncate()
-            json.dump(world, handle)
-            handle.flush()
-            fcntl.flock(handle, fcntl.LOCK_UN)
-            if delay:
-                time.sleep(delay)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    def close(self):
+        self._server.shutdown()
+        self._server.server_close()

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import http.server
 import json
 import os
 import pathlib
 import signal
-import sys
 import threading
 
 from ansible_collections.vllm_ascend.fleet.plugins.module_utils import (
@@ -24,97 +22,57 @@ from ansible_collections.vllm_ascend.fleet.plugins.module_utils import (
 from ansible_collections.vllm_ascend.fleet.plugins.module_utils.host_control import Host
 from ansible_collections.vllm_ascend.fleet.plugins.module_utils.transaction_client import make_state_folder, request
 
-PROGRAM = pathlib.Path(__file__).with_name("fake_fleet.py")
+from tests.unit.support.fake_fleet import FakeFleet
+
 OLD_IMAGE, NEW_IMAGE = "sha256:" + "1" * 64, "sha256:" + "2" * 64
 OLD, NEW = "quay.io/ascend/vllm-ascend:v0.22.0", "quay.io/ascend/vllm-ascend:v0.23.0"
 DEVICE = "/dev/davinci0"
+SHELL = ["bash", "-ic", 'exec "$@"', "--"]
 KEY = "sk-very-secret"
 NAME = "ascend"
 
 
 class FleetRig:
-    """One fake host; `world` is read and changed with world()."""
+    """One fake host: its folders below `root`, its programs on PATH, its `world` (fake_fleet.FakeFleet)."""
 
     def __init__(self, folder, monkeypatch):
-        self.folder = folder
         self.root = folder / "root"
         for path in ("etc/systemd/system", "run", "proc", "models/qwen", "dev"):
             (self.root / path).mkdir(parents=True)
-        self.file = folder / "world.json"
-        self.programs = folder / "bin"
-        self.programs.mkdir()
-        for name in ("docker", "systemctl", "systemd-run", "journalctl"):
-            # Without site-packages it starts twice as fast; the tests call it some thousand times.
-            text = f"#!{sys.executable} -SE\n" + PROGRAM.read_text(encoding="utf-8")
-            (self.programs / name).write_text(text, encoding="utf-8")
-            (self.programs / name).chmod(0o755)
-        monkeypatch.setenv("PATH", str(self.programs), prepend=":")
-        monkeypatch.setenv("FAKE_WORLD", str(self.file))
+        self.world = FakeFleet(self.root, {OLD: OLD_IMAGE, NEW: NEW_IMAGE})
+        programs = folder / "bin"
+        programs.mkdir()
+        self.world.write_programs(programs)
+        monkeypatch.setenv("PATH", str(programs), prepend=":")
         for module in (steps, transaction):
             monkeypatch.setattr(module, "PROVE_S", 0.2)
+        # A process that is killed loses nothing of what it has written: only a machine does.
+        monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
         self.host = Host("docker", str(self.root))
-        self._save(
-            {
-                "root": str(self.root),
-                "images": {OLD: OLD_IMAGE, NEW: NEW_IMAGE},
-                "dangling": [],
-                "does": {},
-                "containers": [],
-                "units": {},
-                "logs": {},
-                "transients": {},
-                "executed": [],
-                "calls": [],
-                "delays": {},
-                "docker_run": "",
-                "top": [],
-                "serial": 0,
-            }
-        )
         self.server = _serve(self)
         self.port = self.server.server_port
 
     def close(self):
         self.server.shutdown()
         self.server.server_close()
+        self.world.close()
 
     # -- the world -----------------------------------------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def world(self):
-        """The world, locked; what is changed in it is kept."""
-        with self.file.open("r+") as handle:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            world = json.load(handle)
-            yield world
-            handle.seek(0)
-            handle.truncate()
-            json.dump(world, handle)
-
-    def read(self):
-        with self.file.open() as handle:
-            fcntl.flock(handle, fcntl.LOCK_SH)
-            return json.load(handle)
-
-    def _save(self, world):
-        self.file.write_text(json.dumps(world), encoding="utf-8")
-
     def calls(self, *start):
         """The recorded calls that begin with these words."""
-        return [call for call in self.read()["calls"] if call[: len(start)] == list(start)]
+        return [call for call in self.world.calls if call[: len(start)] == list(start)]
 
     def forget_calls(self):
-        with self.world() as world:
-            world["calls"] = []
+        self.world.calls = []
 
     def running(self):
         """{container: image id} of what runs."""
-        return {c["Name"].lstrip("/"): c["Image"] for c in self.read()["containers"] if c["State"]["Running"]}
+        return {c["Name"].lstrip("/"): c["Image"] for c in self.world.containers if c["State"]["Running"]}
 
     def does(self, image, **what):
-        """What an image does: start=line, verify=line, npu_smi=line, flags, serve (empty, down)."""
-        with self.world() as world:
-            world["does"][image] = what
+        """What an image does from now on."""
+        self.world.does[image] = what
 
     # -- plans and requests --------------------------------------------------------------------------------------------
 
@@ -137,10 +95,10 @@ class FleetRig:
             "model_folder": "/models/qwen",
             "required_paths": [],
             "verification": {
-                "npu_smi": [*throw_away, "--device", DEVICE, image, "bash", "-ic", 'exec "$@"', "--", "npu-smi", "info"],
-                "python": [*throw_away, "--device", DEVICE, image, "bash", "-ic", 'exec "$@"', "--", "python3", "-"],
+                "npu_smi": [*throw_away, "--device", DEVICE, image, *SHELL, "npu-smi", "info"],
+                "python": [*throw_away, "--device", DEVICE, image, *SHELL, "python3", "-"],
             },
-            "preflight": [*throw_away, image, "bash", "-ic", 'exec "$@"', "--", "python3", "-"],
+            "preflight": [*throw_away, image, *SHELL, "python3", "-"],
         }
         plan.update(more)
         spec = {key: plan["container"][key] for key in ("image", "env_file")}
@@ -202,7 +160,7 @@ class FleetRig:
         name = plan["name"]
         unit = pathlib.Path(self.host.path(instance_state.unit_path(name)))
         image = self.host.image_id(plan["container"]["image"])
-        state = self.read()["units"][plan["unit"]["name"]]
+        state = self.world.units[plan["unit"]["name"]]
         return (
             unit.is_file()
             and unit.read_text(encoding="utf-8") == plan["unit"]["text"]
@@ -217,7 +175,7 @@ class FleetRig:
         """What is left of an instance beside its state folder and its caches."""
         files = [instance_state.unit_path(name), instance_state.env_path(name)]
         found = [path for path in files if os.path.exists(self.host.path(path))]
-        containers = [c["Name"].lstrip("/") for c in self.read()["containers"]]
+        containers = [c["Name"].lstrip("/") for c in self.world.containers]
         return found + [c for c in containers if c.startswith(instance_state.container_name(name))]
 
     def committed(self, name=NAME):
@@ -240,11 +198,10 @@ def _serve(rig):
             self._answer()
 
         def _answer(self):
-            world = rig.read()
-            served = [c for c in world["containers"] if c["State"]["Running"] and c.get("serves")]
+            served = [c for c in rig.world.containers if c["State"]["Running"] and c.get("serves")]
             if not served:
                 return self._send(503, {})
-            does = world["does"].get(served[0]["Image"], {}).get("serve")
+            does = rig.world.does.get(served[0]["Image"], {}).get("serve")
             key = served[0]["serves"]["key"]
             if does == "down":
                 return self._send(503, {})

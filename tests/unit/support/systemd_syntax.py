@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the vllm_ascend.fleet authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads unit files and command lines as systemd does, as far as its manual describes it: the other side of a round trip.
+"""Reads unit files and command lines as systemd does, as its manual describes it: the other side of a round trip.
 
 systemd.syntax(7): continued lines, comments, quotes and C escapes. systemd.service(5), COMMAND LINES: "%%" is a percent
 sign, "$$" a dollar sign; a specifier or a variable that is not doubled raises here, since nothing of ours uses one.
@@ -11,7 +11,19 @@ from __future__ import annotations
 
 import re
 
-ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\", '"': '"', "'": "'", "s": " "}
+ESCAPES = {
+    "a": "\a",
+    "b": "\b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "v": "\v",
+    "\\": "\\",
+    '"': '"',
+    "'": "'",
+    "s": " ",
+}
 
 
 def logical_lines(text: str) -> list[str]:

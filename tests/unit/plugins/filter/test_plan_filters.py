@@ -74,8 +74,9 @@ def test_the_filters_inside_ansible(tmp_path):
     (tmp_path / "play.yml").write_text(PLAY)
     done = subprocess.run(
         [
-            str(pathlib.Path(sys.executable).parent / "ansible-playbook"), str(tmp_path / "play.yml"), "-i", "localhost,",
-            "-c", "local", "-e", json.dumps({"folder": str(tmp_path), "profiles_folder": str(PROFILES)}),
+            str(pathlib.Path(sys.executable).parent / "ansible-playbook"), str(tmp_path / "play.yml"),
+            "-i", "localhost,", "-c", "local",
+            "-e", json.dumps({"folder": str(tmp_path), "profiles_folder": str(PROFILES)}),
             "-e", f"ansible_python_interpreter={sys.executable}",
         ],
         cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,

@@ -79,7 +79,7 @@ def test_login_folder_is_private_and_goes(tmp_path, monkeypatch):
         config = os.path.join(folder, "config.json")
         assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700
         assert stat.S_IMODE(os.stat(config).st_mode) == 0o600
-        assert json.loads(settings.read_file(config))["currentContext"] == "site"
+        assert json.loads(settings.read_file(config) or "")["currentContext"] == "site"
         assert os.path.realpath(os.path.join(folder, "contexts")) == str(tmp_path / "contexts")
         raise RuntimeError
     assert not os.path.exists(folder)
@@ -101,12 +101,13 @@ def test_a_signal_removes_the_login(tmp_path, number):
         "    time.sleep(30)\n"
     )
     env = dict(os.environ, TMPDIR=str(tmp_path))
-    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, universal_newlines=True, env=env)
-    folder = child.stdout.readline().strip()
-    assert os.path.isdir(folder)
-    child.send_signal(number)
-    assert child.wait(20) == 128 + number
-    child.stdout.close()
+    argv = [sys.executable, "-c", program]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, universal_newlines=True, env=env) as child:
+        assert child.stdout is not None
+        folder = child.stdout.readline().strip()
+        assert os.path.isdir(folder)
+        child.send_signal(number)
+        assert child.wait(20) == 128 + number
     assert not os.path.exists(folder)
 
 

@@ -623,7 +623,7 @@ def test_an_engine_that_does_not_come_back(rig, monkeypatch):
     rig.write()
     rig.scenario["down"] = CANNOT_CONNECT
     rig.write()
-    assert "Cannot connect" in image_store._restart(image_engine.Engine(rig.cli), {"HTTPS_PROXY": PROXY})
+    assert "Cannot connect" in str(image_store._restart(image_engine.Engine(rig.cli), {"HTTPS_PROXY": PROXY}))
 
 
 # -- the disk ------------------------------------------------------------------------------------------------------

@@ -6,7 +6,12 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.vllm_ascend.fleet.plugins.plugin_utils.allocation import Request, allocate, by_number, host_nodes
+from ansible_collections.vllm_ascend.fleet.plugins.plugin_utils.allocation import (
+    Request,
+    allocate,
+    by_number,
+    host_nodes,
+)
 from ansible_collections.vllm_ascend.fleet.plugins.plugin_utils.plain import Findings
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -49,7 +54,9 @@ ALLOCATIONS = [
 
 
 @pytest.mark.parametrize(
-    ("requests", "numbers", "per_card", "wanted"), [case[1:] for case in ALLOCATIONS], ids=[case[0] for case in ALLOCATIONS]
+    ("requests", "numbers", "per_card", "wanted"),
+    [case[1:] for case in ALLOCATIONS],
+    ids=[case[0] for case in ALLOCATIONS],
 )
 def test_allocations(requests, numbers, per_card, wanted):
     given_nodes, problems = run(requests, numbers, per_card)

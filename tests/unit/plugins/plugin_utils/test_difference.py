@@ -99,7 +99,9 @@ def test_a_changed_plan_is_an_update_field_by_field(settings, fields):
 
 
 def test_a_changed_plan_without_a_committed_one_names_the_hashes():
-    action, reasons = only(deployment_difference(PLAN, settled(plan=None, plan_hash="0" * 16)))
+    observed = settled(plan_hash="0" * 16)
+    observed["instances"][0]["plan"] = None
+    action, reasons = only(deployment_difference(PLAN, observed))
     assert (action, reasons) == ("update", [("plan", "0" * 16, PLAN["instances"][0]["plan_hash"])])
 
 
@@ -126,7 +128,6 @@ def test_a_changed_secret_is_an_update_that_shows_no_value(wanted, found, reason
     action, reasons = only(deployment_difference(after, settled(plan_of(**found))))
     assert action == "update"
     assert [r for r in reasons if r[0].startswith("secret ")] == [reason]
-    assert after["instances"][0]["container"]["secrets"][:1] not in reasons
 
 
 def test_an_environment_file_changed_by_hand_is_an_update():

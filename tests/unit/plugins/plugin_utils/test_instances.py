@@ -158,8 +158,15 @@ def test_a_local_model_is_mounted_read_only_and_served_under_its_name():
     assert mount in instance["container"]["mounts"]
     assert (instance["model_folder"], instance["served_model_name"]) == ("/srv/models/qwen, 3", "qwen, 3")
     assert 'type=bind,"source=/srv/models/qwen, 3","target=/models/qwen, 3",readonly' in instance["docker_run"]
-    assert "/srv/models/qwen, 3" in instance["required_paths"]
-    assert "/root/.cache" not in instance["required_paths"]
+    required = {entry["path"]: entry["type"] for entry in instance["required_paths"]}
+    assert required == {
+        "/srv/models/qwen, 3": "directory",
+        "/usr/local/dcmi": "directory",
+        "/usr/local/bin/npu-smi": "file",
+        "/usr/local/Ascend/driver/lib64": "directory",
+        "/usr/local/Ascend/driver/version.info": "file",
+        "/etc/ascend_install.info": "file",
+    }
 
 
 def test_a_local_model_that_is_not_there_is_a_problem_where_it_was_looked_for():
@@ -236,7 +243,10 @@ def test_secret_values_never_enter_the_plan():
 
 
 def test_the_digests_of_a_plan_are_those_of_the_secrets():
-    settings = {"vllm_api_key": "k", "vllm_instances": [{"name": "a", "secrets": {"B": 1}}, {"name": "b", "port": 8001}]}
+    settings = {
+        "vllm_api_key": "k",
+        "vllm_instances": [{"name": "a", "secrets": {"B": 1}}, {"name": "b", "port": 8001}],
+    }
     plan = plan_of(**settings)
     for instance in plan["instances"]:
         values = instance_secrets(settings)[instance["name"]]

@@ -42,7 +42,8 @@ def found(plan, code, kind="problems"):
 
 
 @pytest.mark.parametrize(
-    ("family", "code"), [("none", "hardware_none"), ("unknown", "hardware_unknown"), ("unsupported", "hardware_unsupported")]
+    ("family", "code"),
+    [("none", "hardware_none"), ("unknown", "hardware_unknown"), ("unsupported", "hardware_unsupported")],
 )
 def test_no_family_is_a_problem_even_when_the_facts_name_none(family, code):
     facts = build_facts(case_of("atlas_a2"))
@@ -290,7 +291,12 @@ def test_a_node_of_another_container_is_not_taken():
 
 @pytest.mark.parametrize(
     ("value", "npus"),
-    [("0,2", ["/dev/davinci1"]), ("0-2", ["/dev/davinci3"]), ("Ascend910-0", ["/dev/davinci1"]), ("void", ["/dev/davinci0"])],
+    [
+        ("0,2", ["/dev/davinci1"]),
+        ("0-2", ["/dev/davinci3"]),
+        ("Ascend910-0", ["/dev/davinci1"]),
+        ("void", ["/dev/davinci0"]),
+    ],
 )
 def test_nodes_given_by_the_ascend_runtime_are_held(value, npus):
     holder = foreign("job", ascend_visible_devices=value)

@@ -120,7 +120,9 @@ def test_overrides_merge_dictionaries_and_replace_lists():
 def test_paths_are_all_mount_sources_with_the_driver_in_place():
     paths = profile_paths(shipped_profiles())
     assert paths == sorted(set(paths))
-    assert {"{driver}/driver/lib64", "{driver}/driver", "{driver}/driver/tools/hccn_tool", "/usr/local/dcmi"} <= set(paths)
+    assert {"{driver}/driver/lib64", "{driver}/driver", "{driver}/driver/tools/hccn_tool", "/usr/local/dcmi"} <= set(
+        paths
+    )
     assert {"/etc/hccl_rootinfo.json", "/usr/lib64/libyaml-0.so.2.0.9", "/lib/route.conf"} <= set(paths)
 
 

@@ -24,7 +24,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 # Every printable character and the tab; letters that mean something are made likely.
-SPECIAL = st.sampled_from(list("\\\"'%$;#{}[]()<>|&*?!~`,= \t") + ["$$", "%%", "%n", "${HOME}", "\\n", "\\x41", "é", "名"])
+SPECIAL = st.sampled_from([*"\\\"'%$;#{}[]()<>|&*?!~`,= \t", "$$", "%%", "%n", "${HOME}", "\\n", "\\x41", "é", "名"])
 TEXT = st.lists(SPECIAL | st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=12).map("".join)
 WORDS = st.lists(TEXT, min_size=1, max_size=6)
 bounded = settings(max_examples=400, derandomize=True, deadline=None)

@@ -50,7 +50,11 @@ MERGES = [
     (['--compilation-config={"mode": 0}'], ("--compilation-config",), ['--compilation-config={"mode":0}']),
     ([{"--compilation-config": {"mode": 0}}], ("--compilation-config",), ["--compilation-config", '{"mode":0}']),
     (["--compilation-config.mode", "0"], ("--compilation-config",), ["--compilation-config.mode", "0"]),
-    (["--lora-modules", "a=/m/a", "b=/m/b", "--seed", "-1"], (), ["--lora-modules", "a=/m/a", "b=/m/b", "--seed", "-1"]),
+    (
+        ["--lora-modules", "a=/m/a", "b=/m/b", "--seed", "-1"],
+        (),
+        ["--lora-modules", "a=/m/a", "b=/m/b", "--seed", "-1"],
+    ),
     ([{"--speculative-config": {"名": [1]}}], (), ["--speculative-config", '{"名":[1]}']),
 ]
 

@@ -32,7 +32,9 @@ def service(instance):
 
 
 def test_the_unit_starts_exactly_the_rendered_command():
-    instance = instance_of(vllm_api_key="k", vllm_environment={"A": 'a "b" $c %d \\e'}, vllm_extra_args=["--x", "y z;#"])
+    instance = instance_of(
+        vllm_api_key="k", vllm_environment={"A": 'a "b" $c %d \\e'}, vllm_extra_args=["--x", "y z;#"]
+    )
     argv = split_command(service(instance)["ExecStart"])
     assert argv[0] == "/usr/bin/docker"
     assert argv[1:] == instance["docker_run"][1:]
@@ -54,7 +56,8 @@ def test_the_helper_gets_what_it_needs():
     assert split_command(found["ExecStartPre"])[2:] == [
         "pre-start", "--instance", "ascend", "--container", "vllm-ascend",
         "--image", "quay.io/ascend/vllm-ascend:v0.23.0-310p", "--node-timeout", "10",
-        "--node", "/dev/davinci0", "--node", "/dev/davinci_manager", "--node", "/dev/devmm_svm", "--node", "/dev/hisi_hdc",
+        "--node", "/dev/davinci0", "--node", "/dev/davinci_manager", "--node", "/dev/devmm_svm",
+        "--node", "/dev/hisi_hdc",
     ]  # fmt: skip
     gate = found["ExecStartPost"].removesuffix(" --main-pid $MAINPID")
     assert gate != found["ExecStartPost"]

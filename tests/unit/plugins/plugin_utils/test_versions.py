@@ -25,7 +25,9 @@ def test_releases_are_in_order():
         assert parse_release(before) < parse_release(after)
 
 
-@pytest.mark.parametrize("tag", ["main", "nightly-main", "0.23.0", "v0.23", "v0.24.0.dev1", "v0.23.0-310p", "latest", ""])
+@pytest.mark.parametrize(
+    "tag", ["main", "nightly-main", "0.23.0", "v0.23", "v0.24.0.dev1", "v0.23.0-310p", "latest", ""]
+)
 def test_everything_else_is_no_release(tag):
     assert parse_release(tag) is None
 

@@ -1,0 +1,1 @@
+"""The simulated rack: real sshd, systemd, Docker engines and registries; simulated NPUs. See README.md here."""

@@ -1,0 +1,173 @@
+"""A container that somebody started by hand gives way, and comes back when the transaction fails."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.vllm_ascend.fleet.plugins.module_utils import adoption
+
+from tests.unit.support.fleet_rig import DEVICE, NEW_IMAGE, OLD, OLD_IMAGE, FleetRig
+
+SERVER = ["python3", "/usr/local/bin/vllm", "serve", "Qwen/Qwen3-0.6B", "--dtype", "float16"]
+
+
+@pytest.fixture
+def rig(tmp_path, monkeypatch):
+    made = FleetRig(tmp_path, monkeypatch)
+    yield made
+    made.close()
+
+
+def by_hand(rig, **host):
+    """A container as the quick start starts it, under the name of ours."""
+    return rig.world.create("vllm-ascend", OLD, {}, [DEVICE], **host)
+
+
+def runs_in_it(rig, pid, argv):
+    folder = rig.root / "proc" / str(pid)
+    folder.mkdir()
+    (folder / "cmdline").write_bytes(b"".join(word.encode() + b"\0" for word in argv))
+    rig.world.top.append(pid)
+
+
+def test_without_permission_it_is_named_and_left_alone(rig):
+    container = by_hand(rig)
+    result = rig.apply(rig.plan())
+    assert (result["ok"], result["outcome"], result["failure"]["step"]) == (False, "refused", "prepare")
+    assert "vllm-ascend was started by hand" in result["failure"]["message"]
+    assert rig.world.containers == [container]
+    assert container["State"]["Running"] is True
+
+
+def test_it_is_kept_stopped_under_another_name(rig):
+    container = by_hand(rig, RestartPolicy={"Name": "always", "MaximumRetryCount": 0})
+    plan = rig.plan()
+    result = rig.apply(plan, adopt=True)
+    assert result["ok"] is True
+    assert rig.serves(plan)
+    assert container["Name"] == "/vllm-ascend-adopted"
+    assert container["State"]["Running"] is False
+    # A restart of the engine must not bring it back beside ours.
+    assert container["HostConfig"]["RestartPolicy"]["Name"] == "no"
+    assert "kept as vllm-ascend-adopted" in result["evidence"]["adopted"]
+
+
+def test_one_that_was_adopted_earlier_keeps_its_name(rig):
+    rig.world.create("vllm-ascend-adopted", OLD, {}, [])["State"].update(Running=False)
+    by_hand(rig)
+    assert rig.apply(rig.plan(), adopt=True)["ok"] is True
+    names = sorted(one["Name"] for one in rig.world.containers)
+    assert names == ["/vllm-ascend", "/vllm-ascend-adopted", "/vllm-ascend-adopted-2"]
+
+
+@pytest.mark.parametrize("step", ["adopt", "stop", "verify", "write", "enable", "start", "prove", "commit"])
+def test_a_rollback_starts_it_again_under_its_name(rig, step):
+    container = by_hand(rig, RestartPolicy={"Name": "on-failure", "MaximumRetryCount": 3})
+    rig.fault(step, "fail", "after")
+    result = rig.apply(rig.plan(), adopt=True)
+    assert (result["ok"], result["outcome"]) == (False, "rolled_back")
+    assert rig.running() == {"vllm-ascend": OLD_IMAGE}
+    assert container["HostConfig"]["RestartPolicy"]["Name"] == "on-failure:3"
+    assert any("runs again" in note for note in result["evidence"]["rollback"]["notes"])
+
+
+def test_one_that_was_stopped_stays_stopped_after_a_rollback(rig):
+    container = by_hand(rig)
+    container["State"].update(Running=False)
+    rig.does(NEW_IMAGE, start="Error: broken")
+    assert rig.apply(rig.plan(), adopt=True)["outcome"] == "rolled_back"
+    assert (container["Name"], container["State"]["Running"]) == ("/vllm-ascend", False)
+
+
+def test_one_started_with_rm_is_made_again_by_a_rollback(rig):
+    """As the quick start starts it: `docker run --rm … bash`, which is gone once it stops."""
+    by_hand(rig, AutoRemove=True)
+    rig.does(NEW_IMAGE, start="Error: broken")
+    result = rig.apply(rig.plan(), adopt=True)
+    assert result["outcome"] == "rolled_back"
+    assert rig.running() == {"vllm-ascend": OLD_IMAGE}
+    again = rig.world.find("vllm-ascend")
+    assert again["HostConfig"]["AutoRemove"] is True
+    assert again["HostConfig"]["Devices"][0]["PathOnHost"] == DEVICE
+    assert "recreate" in rig.journal()["adopted"]
+    assert rig.journal()["adopted"]["recreate"] is None
+
+
+def test_the_server_that_ran_in_its_shell_is_started_again(rig):
+    by_hand(rig)
+    runs_in_it(rig, 41, ["bash"])
+    runs_in_it(rig, 42, SERVER)
+    rig.does(NEW_IMAGE, start="Error: broken")
+    assert rig.apply(rig.plan(), adopt=True)["outcome"] == "rolled_back"
+    (started,) = [words for words in rig.world.executed if words[0] == "-d"]
+    assert started[2:] == ["bash", "-ic", 'exec "$@"', "--", *SERVER]
+
+
+def test_a_container_that_runs_the_server_itself_gets_no_second_one(rig):
+    container = by_hand(rig)
+    container.update(Path="vllm", Args=["serve", "Qwen/Qwen3-0.6B"])
+    runs_in_it(rig, 42, SERVER)
+    rig.does(NEW_IMAGE, start="Error: broken")
+    assert rig.apply(rig.plan(), adopt=True)["outcome"] == "rolled_back"
+    assert rig.world.executed == []
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("step", ["adopt", "verify", "start"])
+@pytest.mark.parametrize("removed", [False, True])
+def test_after_kill_9_the_next_run_knows_what_it_had_adopted(rig, step, when, removed):
+    by_hand(rig, AutoRemove=removed)
+    rig.fault(step, "kill", when)
+    assert rig.killed(lambda: rig.apply(rig.plan(), adopt=True))
+    rig.does(NEW_IMAGE, start="Error: broken")
+    result = rig.apply(rig.plan(), adopt=True)
+    if result["ok"]:
+        # It had started before it was killed, but was not proved: the same request is started again.
+        pytest.fail("a broken image cannot serve")
+    assert rig.running() == {"vllm-ascend": OLD_IMAGE}
+
+
+def test_a_container_of_ours_is_nothing_to_adopt(rig):
+    rig.apply(rig.plan())
+    assert adoption.foreign(rig.host, "ascend") is None
+    assert adoption.foreign(rig.host, "other") is None
+
+
+def test_the_settings_of_docker_inspect_become_a_docker_run():
+    inspect = {
+        "Id": "abc",
+        "Name": "/vllm-ascend",
+        "Image": OLD_IMAGE,
+        "Config": {
+            "OpenStdin": True,
+            "Tty": True,
+            "Env": ["PATH=/usr/bin", "VLLM_USE_MODELSCOPE=True"],
+            "Labels": {"maintainer": "ascend", "rack": "7"},
+            "Entrypoint": ["/entry.sh", "-x"],
+            "Cmd": ["bash"],
+            "WorkingDir": "/workspace",
+            "User": "",
+        },
+        "HostConfig": {
+            "Privileged": True,
+            "NetworkMode": "host",
+            "ShmSize": 1073741824,
+            "IpcMode": "private",
+            "Runtime": "runc",
+            "Devices": [{"PathOnHost": DEVICE, "PathInContainer": DEVICE, "CgroupPermissions": "rwm"}],
+            "Binds": ["/usr/local/dcmi:/usr/local/dcmi", "/root/.cache:/root/.cache:ro"],
+            "Mounts": [{"Type": "bind", "Source": "/models", "Target": "/models", "ReadOnly": True}],
+            "PortBindings": {"8000/tcp": [{"HostIp": "127.0.0.1", "HostPort": "8001"}]},
+            "CapAdd": ["SYS_PTRACE"],
+            "SecurityOpt": None,
+        },
+    }
+    image = {"Env": ["PATH=/usr/bin"], "Labels": {"maintainer": "ascend"}, "Entrypoint": ["/other.sh"]}
+    argv = adoption.recreate_argv(inspect, image)
+    assert argv == [
+        *("docker", "run", "-d", "--rm", "--name", "vllm-ascend", "--interactive", "--tty", "--privileged"),
+        *("--network", "host", "--shm-size", "1073741824", "--device", f"{DEVICE}:{DEVICE}:rwm"),
+        *("--volume", "/usr/local/dcmi:/usr/local/dcmi", "--volume", "/root/.cache:/root/.cache:ro"),
+        *("--mount", "type=bind,source=/models,target=/models,readonly", "--publish", "127.0.0.1:8001:8000/tcp"),
+        *("--cap-add", "SYS_PTRACE", "--env", "VLLM_USE_MODELSCOPE=True", "--label", "rack=7"),
+        *("--workdir", "/workspace", "--entrypoint", "/entry.sh", OLD_IMAGE, "-x", "bash"),
+    ]
