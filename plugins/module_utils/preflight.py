@@ -33,7 +33,7 @@ except Exception:
     pass
 try:
     import vllm
-    found["vllm"] = vllm.__version__
+    found["vllm"] = getattr(vllm, "__version__", None)
     from vllm.entrypoints.openai.cli_args import make_arg_parser
     try:
         from vllm.utils.argparse_utils import FlexibleArgumentParser

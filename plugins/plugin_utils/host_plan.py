@@ -75,6 +75,8 @@ class HostPlan:
             resources = self._resources(instance, given[instance["name"]], nodes, arguments)
             if len(resources.npus) > 1 and place and resources.rules["network"] == "host":
                 variables.setdefault("HCCL_IF_BASE_PORT", str(HCCL_BASE_PORT + HCCL_PORT_STEP * place))
+                why = "other instances on the host network take HCCL's default ports"
+                findings.why(f"instance {instance['name']}: HCCL_IF_BASE_PORT", why, "vllm-ascend issue 405")
             if self.image is None:
                 continue
             plan = instance_plan(

@@ -13,7 +13,7 @@ import yaml
 from ansible_collections.vllm_ascend.fleet.tests.integration.rack import BAD, BIN, GOOD, ROOT, on, playbook, site
 
 pytestmark = pytest.mark.lab
-HOST = "a2-ubuntu-1"
+HOST = "a3-openeuler-1"
 
 
 def variables(**values):
@@ -99,7 +99,7 @@ def test_a_bad_flag_is_refused_before_the_service_stops():
 
 @pytest.mark.parametrize(
     ("image", "words"),
-    [("v0.23.0-lab-broken", "Engine core"), ("v0.23.0-lab-garbage", "completion")],
+    [("v0.23.0-a3-lab-broken", "Engine core"), ("v0.23.0-a3-lab-garbage", "completion")],
     ids=["fails to start", "answers nothing"],
 )
 def test_a_bad_image_is_rolled_back_to_the_serving_service(image, words):
@@ -121,7 +121,8 @@ def test_two_instances_and_a_stop_of_one_leaves_the_other_alone():
     assert "only-for-tests" not in done.text
     secrets = on(
         HOST,
-        "stat -c '%a %U' /etc/vllm-ascend/second.env; systemctl cat vllm-second; docker inspect vllm-second --format '{{.HostConfig.Devices}}'",
+        "stat -c '%a %U' /etc/vllm-ascend/second.env; systemctl cat vllm-second;"
+        " docker inspect vllm-second --format '{{.HostConfig.Devices}}'",
     )
     assert secrets.startswith("600 root") and "only-for-tests" not in secrets
     assert "--tensor-parallel-size 2" in secrets and "/dev/davinci0 " not in secrets
@@ -194,7 +195,7 @@ def test_hand_started_container_is_named_and_adopted_on_request():
         HOST,
         *variables(vllm_instance_names=["ascend"]),
     )
-    on(HOST, "docker run -d --name vllm-ascend quay.io/ascend/vllm-ascend:v0.23.0 sleep 3600")
+    on(HOST, "docker run -d --name vllm-ascend quay.io/ascend/vllm-ascend:v0.23.0-a3-openeuler sleep 3600")
     try:
         refused = site("--limit", HOST)
         assert refused.rc == 2 and "vllm-ascend" in refused.text and "vllm_adopt_containers" in refused.text

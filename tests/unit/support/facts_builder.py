@@ -9,6 +9,7 @@ The facts of a documented host are built from the documented run specifications,
 from __future__ import annotations
 
 import copy
+import functools
 import json
 import pathlib
 import re
@@ -36,6 +37,11 @@ PRODUCTS = {
 
 def shipped_profiles() -> dict[str, Any]:
     """The profiles of the collection by family, as include_vars merges them."""
+    return copy.deepcopy(_read_profiles())
+
+
+@functools.cache
+def _read_profiles() -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for path in sorted(PROFILES.glob("*.yml")):
         merged.update(yaml.safe_load(path.read_text()))

@@ -26,7 +26,7 @@ NOISE = [
         "KeyError: 'FULL_DECODE'",
         "(EngineCore pid=9) ValueError: No available memory for the cache blocks.",
         "OSError: [Errno 98] Address already in use",
-        "docker: Error response from daemon: invalid mount config for type \"bind\": bind source path does not exist: /x.",
+        "docker: Error response from daemon: invalid mount config for type 'bind': bind source path is not there.",
         "drvErr: -8020, device is used by another container",
         "AssertionError: No available Ascend NPU detected in the container",
         "vllm-ascend pre-start: device nodes not usable after 120 s: /dev/davinci0 (missing)",
@@ -38,10 +38,9 @@ def test_the_line_that_says_why_is_the_only_one_left(line):
 
 def test_without_such_a_line_the_last_ones_are_shown():
     assert relevant([*(f"step {number}" for number in range(9)), *NOISE]) == [
-        "step 7",
-        "step 8",
+        *("step 5", "step 6", "step 7", "step 8"),
         NOISE[2],
-    ] or relevant([*(f"step {number}" for number in range(9))]) == [f"step {number}" for number in range(4, 9)]
+    ]
 
 
 def test_a_root_cause_at_the_start_survives_a_long_log():

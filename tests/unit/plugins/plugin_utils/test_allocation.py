@@ -46,6 +46,7 @@ ALLOCATIONS = [
     ("the rest of a used card", [("a", 1), ("b", 1)], range(4), 2, {"a": [0], "b": [1]}),
     ("one and a half cards", [("a", names(0)), ("b", 3)], range(6), 2, {"a": [0], "b": [1, 2, 3]}),
     ("only halves are left", [("a", names(0, 2)), ("b", 2)], range(4), 2, {"a": [0, 2], "b": [1, 3]}),
+    ("a card that suffices", [("a", names(0, 1, 2)), ("b", 2)], range(8), 4, {"a": [0, 1, 2], "b": [4, 5]}),
     ("kept", [("a", 1, names(3)), ("b", 1)], range(4), 1, {"a": [3], "b": [0]}),
     ("kept before others choose", [("b", 1), ("a", 1, names(0))], range(4), 1, {"a": [0], "b": [1]}),
     ("not kept when another count is asked for", [("a", 2, names(3))], range(4), 1, {"a": [0, 1]}),

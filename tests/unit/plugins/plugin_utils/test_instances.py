@@ -313,6 +313,12 @@ def test_instances_on_the_host_network_get_hccl_ports_of_their_own():
     assert [i["container"]["environment"].get("HCCL_IF_BASE_PORT") for i in plan["instances"]] == [None, "60100"]
 
 
+def test_an_instance_of_one_npu_needs_no_hccl_port():
+    plan = plan_of("atlas_950dt", npus=2, vllm_instances=[{"name": "a"}, {"name": "b", "port": 8001}])
+    assert plan["problems"] == []
+    assert [i["container"]["environment"] for i in plan["instances"]] == [{}, {}]
+
+
 def test_duplicate_names_and_ports_are_named_with_their_places():
     plan = plan_of(vllm_instances=[{"name": "a"}, {"name": "a"}, {"name": "b", "port": 8001}])
     assert codes(plan)[:2] == ["instance_duplicate", "port_duplicate"]

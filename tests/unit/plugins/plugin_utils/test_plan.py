@@ -289,6 +289,11 @@ def test_a_node_of_another_container_is_not_taken():
     assert codes(plan_of(facts, build_observed(foreign=[holder]), vllm_npus="all")) == ["npu_held", "npu_held"]
 
 
+def test_a_container_that_has_ended_holds_no_node():
+    ended = foreign("train", devices=["/dev/davinci0"], state="exited")
+    assert plan_of(observed=build_observed(foreign=[ended]))["instances"][0]["npus"] == ["/dev/davinci0"]
+
+
 @pytest.mark.parametrize(
     ("value", "npus"),
     [
