@@ -65,7 +65,8 @@ class Proof(NamedTuple):
     """What an endpoint was proved to be.
 
     health is serving, loading, unhealthy or down; detail says why in one line (never an API key); served_models are
-    the ids of /v1/models (None: not learnt); completion is the text that came back (None: not asked, or none came).
+    the ids of /v1/models (None: not learnt); completion is the text that came back ("": an empty one; None: not asked,
+    or none came).
     """
 
     health: str
@@ -250,7 +251,7 @@ def prove(
         return Proof(SERVING, "busy: the completion had {0}, other requests go on".format(reply.error), served)
     if reply.ok:
         what = "choices[0].text is empty" if text == "" else "the answer has no choices[0].text"
-        return Proof(UNHEALTHY, "/v1/completions: {0}".format(what), served)
+        return Proof(UNHEALTHY, "/v1/completions: {0}".format(what), served, text)
     return _failed("/v1/completions", reply, closed, api_key)._replace(served_models=served)
 
 

@@ -29,6 +29,8 @@ SAY_S = 60.0
 COMPLETION_S = 120.0
 # vLLM 0.23.0 swallows one SIGTERM while its engine loads; a second one ends it in 0.2 s (exit code 130).
 SECOND_TERM_S = 0.5
+# An engine that answers, but with no text, at temperature 0 gives no other answer later.
+EMPTY_ANSWERS = 5
 FORCE_STOP_S = 5
 
 
@@ -72,6 +74,7 @@ def _wait(target: Target, timeout: float, main_pid: int, say: Callable[[str], No
     began = time.monotonic()
     said_at = -SAY_S
     key = api_key(target.env_file)
+    empty = 0
     while True:
         left = timeout - (time.monotonic() - began)
         proof = ask(target, key, max(min(left, COMPLETION_S), 1.0))
@@ -85,6 +88,9 @@ def _wait(target: Target, timeout: float, main_pid: int, say: Callable[[str], No
             )
         if target.model and proof.served_models and target.model not in proof.served_models:
             raise GateError("{0} serves another model: {1}".format(target.container, proof.detail))
+        empty = empty + 1 if proof.completion == "" else 0
+        if empty >= EMPTY_ANSWERS:
+            raise GateError("{0} answers without text: {1}".format(target.container, proof.detail))
         waited = time.monotonic() - began
         if waited >= timeout:
             raise GateError(
@@ -111,9 +117,7 @@ def ask(target: Target, key: Optional[str], completion_timeout: float = COMPLETI
         address = endpoint.container_address(inspect)
         if address is None:
             return endpoint.Proof(endpoint.LOADING, "the container has no address yet")
-    return endpoint.prove(
-        address, target.port, target.model, key, starting=True, completion_timeout=completion_timeout
-    )
+    return endpoint.prove(address, target.port, target.model, key, starting=True, completion_timeout=completion_timeout)
 
 
 def own_listener(inspect: Dict[str, Any], port: int) -> Optional[str]:

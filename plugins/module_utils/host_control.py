@@ -100,6 +100,8 @@ class Host:
 
     def unit_log(self, instance: str, since: float) -> List[str]:
         """The last lines of a unit's log since that time (seconds of the epoch); empty when there are none."""
+        # The journal takes what a unit printed a moment later than systemctl tells of its end.
+        run(["journalctl", "--sync"], COMMAND_S)
         unit = instance_state.unit_name(instance)
         argv = ["journalctl", "--unit", unit, "--since", "@{0}".format(int(since)), "--output", "cat", "--no-pager"]
         result = run(argv + ["--lines", str(LOG_LINES)], COMMAND_S)

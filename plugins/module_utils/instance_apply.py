@@ -170,8 +170,10 @@ class _Run:
             values = list(self.host.environment(name).values())
             self._settle(self.client.run(request(state, name, self.host.engine)), plan, values, [])
         if state == ABSENT and not self.options.check:
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(OSError):
                 shutil.rmtree(self.host.state(name))
+                # Only when it is empty.
+                os.rmdir(self.host.path(instance_state.STATE_DIR))
 
     def _now(self, name: str) -> str:
         if not os.path.exists(self.host.path(instance_state.unit_path(name))):

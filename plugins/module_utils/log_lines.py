@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Iterable, List
+from typing import Any, Iterable, List, Optional
 
 MASK = "********"
 LIMIT = 16
@@ -18,14 +18,15 @@ _FIRST = 6
 _MATTERS = re.compile(
     r"(?i)\b(error|exception|fatal|failed|failure|refused|denied|cannot|can't|unable|invalid|unrecognized|not found|"
     r"no such|no available|out of memory|oom|killed|timed? ?out|does not|did not|not usable|gives? up|already in use|"
-    r"assert\w*|panic|segmentation|device is used|unexpected)\b|\w(Error|Exception)\b|-80\d\d"
+    r"assert\w*|panic|segmentation|device is used|unexpected)\b|\w(Error|Exception)\b|-80\d\d|^vllm-ascend [\w-]+: "
 )
 # The colour codes of vLLM's log lines, and what an interactive shell without a terminal says.
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NOISE = re.compile(
-    r"(?i)cannot set terminal process group|no job control in this shell|non-default args|Failed with result|"
+    r"(?i)^\S*( ?\(\w+ pid=\d+\))?\s+raise \w|waiting for \S+, \d+ of \d+ s:|cannot set terminal process group|"
+    r"no job control in this shell|non-default args|Failed with result|"
     r"^Failed to start |Scheduled restart job|control process exited|force killing remaining processes|"
-    r"See root cause above|^\s*\^+\s*$|will not be available"
+    r"See root cause above|\bINFO \d\d-\d\d |^\s*\^+\s*$|will not be available"
 )
 
 
@@ -45,6 +46,16 @@ def relevant(lines: Iterable[str], secrets: Iterable[str] = (), limit: int = LIM
     if len(hits) <= limit:
         return hits
     return hits[:_FIRST] + ["[...]"] + hits[len(hits) - (limit - _FIRST - 1) :]
+
+
+def cause(lines: List[str]) -> Optional[str]:
+    """The one line of relevant() to say first: what the helper gave up on, else the last error; None of no lines.
+
+    That the main process has ended says nothing: why is in the engine's own lines.
+    """
+    helper = [line for line in lines if line.startswith("vllm-ascend ") and "has ended" not in line]
+    errors = [line for line in lines if "error" in line.lower()]
+    return next((found[-1].strip() for found in (helper, errors, lines) if found), None)
 
 
 def mask(text: str, secrets: Iterable[str]) -> str:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import Any, Dict, List, Optional
 
@@ -81,7 +82,11 @@ def install(host: Host, instance: str, unit: Optional[str], env_text: Optional[s
     folder = host.path(instance_state.ENV_DIR)
     env_file = host.path(instance_state.env_path(instance))
     if env_text is None:
-        atomic.remove(env_file) if os.path.isdir(folder) else None
+        if os.path.isdir(folder):
+            atomic.remove(env_file)
+            with contextlib.suppress(OSError):
+                # Only when it is empty.
+                os.rmdir(folder)
     else:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         atomic.write_text(env_file, env_text, ENV_MODE)

@@ -199,8 +199,7 @@ class Steps:
     def why_not_started(self, said: str, since: float) -> List[Any]:
         """[message, lines] for a unit that did not start, from its own log."""
         lines = log_lines.relevant(self.host.unit_log(self.name, since))
-        best = next((line for line in reversed(lines) if "error" in line.lower()), lines[-1] if lines else said)
-        return ["{0} did not start: {1}".format(self.unit, best.strip()), lines or [said]]
+        return ["{0} did not start: {1}".format(self.unit, log_lines.cause(lines) or said), lines or [said]]
 
 
 def start_limit(plan: Dict[str, Any]) -> float:

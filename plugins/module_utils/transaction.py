@@ -215,7 +215,9 @@ class Rollback(Runner):
     def _prove(self) -> Optional[str]:
         if not self.wants_start or not self.was.get("serving"):
             return "skipped"
-        deadline = time.monotonic() + PROVE_S
+        # What did not start is asked once, what did start may need a moment.
+        started = reached(self.journal.data, "rollback_start")
+        deadline = time.monotonic() + (PROVE_S if started else 0.0)
         while True:
             proof = snapshot.prove(self.host, self.instance, self._old_plan())
             if proof.serving:

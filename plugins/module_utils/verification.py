@@ -38,7 +38,10 @@ print("vLLM Ascend environment: OK")
 
 import json, sys
 sys.stdout.flush()
-from importlib import metadata
+try:
+    from importlib import metadata
+except ImportError:
+    metadata = None
 evidence = {"python": sys.version.split()[0], "versions": {}, "plugins": [], "platform": None, "npus": None}
 for name in ("torch", "torch_npu", "vllm", "vllm_ascend"):
     try:

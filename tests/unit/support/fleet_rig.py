@@ -83,10 +83,12 @@ class FleetRig:
         container = instance_state.container_name(name)
         env_file = instance_state.env_path(name) if secrets else None
         throw_away = ["docker", "run", "--rm", "-i", "--name", container + "-verify"]
+        npus = more.get("npus", [DEVICE])
+        devices = [word for npu in npus for word in ("--device", npu)]
         plan = {
             "name": name,
             "served_model_name": "Qwen/Qwen3-0.6B",
-            "npus": [DEVICE],
+            "npus": npus,
             "endpoint": {"address": "127.0.0.1", "port": self.port, "network": "bridge", "container_port": 8000},
             "container": {"name": container, "image": image, "env_file": env_file, "secrets": digests},
             "serve_args": ["vllm", "serve", "Qwen/Qwen3-0.6B"],
@@ -95,8 +97,8 @@ class FleetRig:
             "model_folder": "/models/qwen",
             "required_paths": [],
             "verification": {
-                "npu_smi": [*throw_away, "--device", DEVICE, image, *SHELL, "npu-smi", "info"],
-                "python": [*throw_away, "--device", DEVICE, image, *SHELL, "python3", "-"],
+                "npu_smi": [*throw_away, *devices, image, *SHELL, "npu-smi", "info"],
+                "python": [*throw_away, *devices, image, *SHELL, "python3", "-"],
             },
             "preflight": [*throw_away, image, *SHELL, "python3", "-"],
         }

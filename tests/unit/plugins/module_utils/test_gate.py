@@ -123,7 +123,6 @@ def test_it_opens_once_the_engine_is_up_and_says_what_it_waits_for(server, engin
     ("change", "text"),
     [
         ({"health": 503}, "503"),
-        ({"text": ""}, "choices[0].text is empty"),
         ({"key": KEY}, "the API key is missing or not the server's"),
     ],
 )
@@ -136,6 +135,14 @@ def test_it_gives_up_at_its_limit_with_the_last_reason(server, engine, change, t
     assert time.monotonic() - began < 5
     assert text in str(caught.value)
     assert "vllm-ascend does not serve" in str(caught.value)
+
+
+def test_it_gives_up_soon_on_an_engine_that_answers_without_text(server, engine):
+    server.text = ""
+    began = time.monotonic()
+    with pytest.raises(gate.GateError, match=r"answers without text: .*choices\[0\].text is empty"):
+        gate.wait(target(server), 600, os.getpid(), say=quiet)
+    assert time.monotonic() - began < 60
 
 
 def test_it_gives_up_at_once_when_the_main_process_is_gone(server, engine):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.vllm_ascend.fleet.plugins.module_utils.log_lines import MASK, mask, mask_value, relevant
+from ansible_collections.vllm_ascend.fleet.plugins.module_utils.log_lines import MASK, cause, mask, mask_value, relevant
 
 NOISE = [
     "bash: cannot set terminal process group (-1): Inappropriate ioctl for device",
@@ -38,8 +38,7 @@ def test_the_line_that_says_why_is_the_only_one_left(line):
 
 def test_without_such_a_line_the_last_ones_are_shown():
     assert relevant([*(f"step {number}" for number in range(9)), *NOISE]) == [
-        *("step 5", "step 6", "step 7", "step 8"),
-        NOISE[2],
+        *("step 4", "step 5", "step 6", "step 7", "step 8"),
     ]
 
 
@@ -63,3 +62,33 @@ def test_empty_secrets_mask_nothing():
 def test_values_are_masked_inside_and_keys_are_not():
     value = {"key": ["a key", {"deep": "key"}], "number": 3, "none": None}
     assert mask_value(value, ["key"]) == {"key": [f"a {MASK}", {"deep": MASK}], "number": 3, "none": None}
+
+
+GATE = "vllm-ascend gate: vllm-ascend answers without text: /v1/completions: choices[0].text is empty"
+ENDED = "vllm-ascend gate: the main process 4279 of vllm-ascend has ended; why is in the lines before this one"
+ERROR = "(EngineCore pid=8) RuntimeError: no memory"
+
+
+@pytest.mark.parametrize(
+    ("lines", "first"),
+    [
+        ([ERROR, GATE], GATE),
+        ([GATE, "(APIServer pid=8) ERROR later"], GATE),
+        (["(EngineCore pid=8)     raise RuntimeError(", ERROR, ENDED], ERROR),
+        ([ENDED], ENDED),
+        ([], None),
+    ],
+)
+def test_the_cause_is_what_the_helper_gave_up_on_else_the_engines_error(lines, first):
+    assert cause(relevant(lines)) == first
+
+
+def test_progress_and_information_are_no_cause():
+    assert relevant(
+        [
+            "waiting for vllm-ascend, 0 of 90 s: /health: Connection refused",
+            "(APIServer pid=8) INFO 11-30 19:33:04 [core_client.py:652] [shutdown] MPClient: start timeout=0s",
+            "(APIServer pid=7)     raise RuntimeError(",
+            ERROR,
+        ]
+    ) == [ERROR]
