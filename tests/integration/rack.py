@@ -70,8 +70,8 @@ def site(*arguments: str, **options: Any) -> Run:
     return playbook("playbooks/site.yml", "-i", str(INVENTORY), *arguments, **options)
 
 
-def on(host: str, *argv: str, check: bool = True) -> str:
-    """Run a command on a host of the rack over ssh; its standard output."""
+def on(host: str, *argv: str, check: bool = True, stdin: str | None = None) -> str:
+    """Run a command line in the shell of a host of the rack, over ssh; its standard output."""
     addresses = {
         "a2-ubuntu-1": 11,
         "a3-openeuler-1": 12,
@@ -83,6 +83,6 @@ def on(host: str, *argv: str, check: bool = True) -> str:
     lab = ROOT / ".lab"
     command = ["ssh", "-i", str(lab / "id_ed25519"), "-o", f"UserKnownHostsFile={lab / 'known_hosts'}"]
     command += ["-o", "IdentitiesOnly=yes", f"root@10.83.0.{addresses[host]}", "--", *argv]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=180, check=False)
     assert not check or done.returncode == 0, f"{argv} on {host}: {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout
