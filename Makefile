@@ -27,8 +27,8 @@ lint: venv ## Check style, types, roles and documentation
 .PHONY: unit
 unit: venv ## Run the unit tests, those of the host code under Python 3.7 too
 	@tests/bootstrap host-python
-	$(BIN)/python -m pytest tests/unit
-	.venv-3.7/bin/python -m pytest tests/unit/plugins/module_utils --ignore-glob='*_mutations.py'
+	$(BIN)/python -m pytest -n 4 tests/unit
+	.venv-3.7/bin/python -m pytest -n 4 tests/unit/plugins/module_utils --ignore-glob='*_mutations.py'
 
 .PHONY: molecule
 molecule: venv ## Run the molecule scenario on the rack

@@ -10,6 +10,10 @@ main process is a shell in which somebody ran `vllm serve`: undoing starts that 
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import time
 from typing import Any, Dict, List, Optional
 
 from .commands import run
@@ -17,7 +21,10 @@ from .host_control import Host
 from .instance_state import LABEL_INSTANCE, container_name
 
 SUFFIX = "-adopted"
+# For a server to end after its signal; a shell as the main process ignores SIGTERM, so it only costs time.
 STOP_S = 60
+SHELL_STOP_S = 2
+SHELLS = ("bash", "sh", "zsh")
 EXEC_S = 30.0
 _SERVER_WORDS = ("serve", "vllm.entrypoints.openai.api_server")
 
@@ -43,6 +50,7 @@ def plan(host: Host, instance: str, inspect: Dict[str, Any]) -> Dict[str, Any]:
         "restart": _restart_policy(settings),
         "auto_remove": removed,
         "recreate": recreate_argv(inspect, _image_defaults(host, inspect)) if removed else None,
+        "shell": _runs_shell(inspect),
         "server": _server_command(host, inspect) if running else None,
     }
 
@@ -56,7 +64,10 @@ def take(host: Host, adopted: Dict[str, Any], timeout: int = STOP_S) -> str:
     if adopted["restart"] != "no":
         host.docker("update", "--restart", "no", identity)
     if (found.get("State") or {}).get("Running"):
-        host.docker("stop", "-t", str(timeout), identity, timeout=timeout + 60.0)
+        if adopted["server"]:
+            _interrupt(host, identity, adopted["server"], timeout)
+        grace = SHELL_STOP_S if adopted["shell"] else timeout
+        host.docker("stop", "-t", str(grace), identity, timeout=grace + 60.0)
     if adopted["auto_remove"]:
         return "{0} was started with --rm, so stopping removed it; its settings are kept".format(adopted["name"])
     if host.inspect(adopted["kept_as"]) is None:
@@ -157,23 +168,47 @@ def _free_name(host: Host, wanted: str) -> str:
 
 def _server_command(host: Host, inspect: Dict[str, Any]) -> Optional[List[str]]:
     """The argv of the `vllm serve` that runs in the container beside its main process, None when there is none."""
-    if any("vllm" in word for word in [str(inspect.get("Path"))] + list(inspect.get("Args") or [])):
+    if any("vllm" in word for word in _main_words(inspect)):
         return None
     main = int((inspect.get("State") or {}).get("Pid") or 0)
-    result = run([host.engine, "top", inspect["Id"], "-eo", "pid,ppid"], EXEC_S)
-    if not result.ok:
-        return None
-    pids = [int(line.split()[0]) for line in result.stdout.splitlines()[1:] if line.split()[:1]]
-    for pid in sorted(pids):
-        words = _command_line(host, pid)
+    for pid in _processes(host, inspect["Id"]):
+        words = _command_line(pid)
         if pid != main and any("vllm" in word for word in words[:3]) and any(w in words for w in _SERVER_WORDS):
             return words
     return None
 
 
-def _command_line(host: Host, pid: int) -> List[str]:
+def _main_words(inspect: Dict[str, Any]) -> List[str]:
+    return [str(inspect.get("Path"))] + list(inspect.get("Args") or [])
+
+
+def _runs_shell(inspect: Dict[str, Any]) -> bool:
+    """True when the main process is an interactive shell, as in the quick start (behind the image's entrypoint)."""
+    return os.path.basename(_main_words(inspect)[-1]) in SHELLS
+
+
+def _processes(host: Host, identity: str) -> List[int]:
+    result = run([host.engine, "top", identity, "-eo", "pid,ppid"], EXEC_S)
+    if not result.ok:
+        return []
+    return sorted(int(line.split()[0]) for line in result.stdout.splitlines()[1:] if line.split()[:1])
+
+
+def _interrupt(host: Host, identity: str, server: List[str], timeout: float) -> None:
+    """End the server in the container as its user would (SIGINT, quick start), and wait until it has gone."""
+    pids = [pid for pid in _processes(host, identity) if _command_line(pid) == server]
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGINT)
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline and any(_command_line(pid) == server for pid in pids):
+        time.sleep(0.2)
+
+
+def _command_line(pid: int) -> List[str]:
+    """The argv of a process of this machine (never below another root: its number is used to send it a signal)."""
     try:
-        with open(host.path("/proc/{0}/cmdline".format(pid)), "rb") as stream:
+        with open("/proc/{0}/cmdline".format(pid), "rb") as stream:
             return [word.decode("utf-8", "replace") for word in stream.read().split(b"\0")[:-1]]
     except OSError:
         return []

@@ -38,6 +38,10 @@ class GateError(Exception):
     """The gate gives up; the message is one line that says why."""
 
 
+class StoppedError(GateError):
+    """The unit was stopped while it loaded, and the container with it: nothing went wrong."""
+
+
 class _TermError(BaseException):
     """SIGTERM arrived. Not an Exception, so that no broad handler swallows it."""
 
@@ -65,7 +69,7 @@ def wait(target: Target, timeout: float, main_pid: int = 0, say: Callable[[str],
     except _TermError:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         stop_loading(target.engine, target.container)
-        raise GateError("stopped while {0} was loading".format(target.container)) from None
+        raise StoppedError("stopped while {0} was loading".format(target.container)) from None
     finally:
         signal.signal(signal.SIGTERM, before)
 

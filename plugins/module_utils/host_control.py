@@ -103,8 +103,15 @@ class Host:
         # The journal takes what a unit printed a moment later than systemctl tells of its end.
         run(["journalctl", "--sync"], COMMAND_S)
         unit = instance_state.unit_name(instance)
-        argv = ["journalctl", "--unit", unit, "--since", "@{0}".format(int(since)), "--output", "cat", "--no-pager"]
-        result = run(argv + ["--lines", str(LOG_LINES)], COMMAND_S)
+        asked = run(["systemctl", "show", "--property=InvocationID", "--value", unit], COMMAND_S)
+        invocation = asked.stdout.strip() if asked.ok else ""
+        if invocation:
+            # What its processes said, and what systemd said of them; not how its predecessor was stopped just before.
+            which = ["_SYSTEMD_INVOCATION_ID=" + invocation, "+", "INVOCATION_ID=" + invocation]
+        else:
+            which = ["--unit", unit]
+        argv = ["journalctl", "--since", "@{0}".format(int(since)), "--output", "cat", "--no-pager"]
+        result = run(argv + ["--lines", str(LOG_LINES)] + which, COMMAND_S)
         return result.stdout.splitlines() if result.ok else []
 
     def environment(self, instance: str) -> Dict[str, str]:

@@ -40,7 +40,7 @@ def relevant(lines: Iterable[str], secrets: Iterable[str] = (), limit: int = LIM
         text = _COLOUR.sub("", mask(line, secrets)).rstrip()[:WIDTH]
         if text and text not in clean:
             clean.append(text)
-    hits = [line for line in clean if _MATTERS.search(line) and not _NOISE.search(line)]
+    hits = [line for line in clean if _tells(line)]
     if not hits:
         return [line for line in clean if not _NOISE.search(line)][-5:]
     if len(hits) <= limit:
@@ -49,13 +49,19 @@ def relevant(lines: Iterable[str], secrets: Iterable[str] = (), limit: int = LIM
 
 
 def cause(lines: List[str]) -> Optional[str]:
-    """The one line of relevant() to say first: what the helper gave up on, else the last error; None of no lines.
+    """The one line of relevant() to say first: what the helper gave up on, else the last error; None: no line tells.
 
     That the main process has ended says nothing: why is in the engine's own lines.
     """
     helper = [line for line in lines if line.startswith("vllm-ascend ") and "has ended" not in line]
-    errors = [line for line in lines if "error" in line.lower()]
-    return next((found[-1].strip() for found in (helper, errors, lines) if found), None)
+    telling = [line for line in lines if _tells(line)]
+    errors = [line for line in telling if "error" in line.lower()]
+    return next((found[-1].strip() for found in (helper, errors, telling) if found), None)
+
+
+def _tells(line: str) -> bool:
+    """True for a line that says what went wrong."""
+    return bool(_MATTERS.search(line)) and not _NOISE.search(line)
 
 
 def mask(text: str, secrets: Iterable[str]) -> str:

@@ -21,7 +21,7 @@ MARK = "vllm-ascend-preflight "
 # The exit code of `docker run` when the engine itself refused (Docker reference): the service would be refused too.
 ENGINE_REFUSED = 125
 
-_SCRIPT = '''\
+_SCRIPT = """\
 import contextlib, io, json, sys
 serve_args = json.loads(SERVE_ARGS)
 found = {"python": sys.version.split()[0], "vllm": None, "vllm_ascend": None, "plugins": [], "flags": "unchecked"}
@@ -60,7 +60,7 @@ else:
     except BaseException as failure:
         found["why"] = "%s: %s" % (type(failure).__name__, failure)
 print("\\nvllm-ascend-preflight " + json.dumps(found, default=str), flush=True)
-'''
+"""
 
 
 class PreflightError(Exception):

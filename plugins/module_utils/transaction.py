@@ -227,9 +227,7 @@ class Rollback(Runner):
             time.sleep(0.5)
 
 
-def result(
-    host: Host, journal: Journal, action: str, evidence: Dict[str, Any], changed: bool
-) -> Dict[str, Any]:
+def result(host: Host, journal: Journal, action: str, evidence: Dict[str, Any], changed: bool) -> Dict[str, Any]:
     """What result.json holds and the module returns.
 
     {instance, ok, changed, action, outcome, steps, evidence, failure, state, state_now, request_digest, run_id}.

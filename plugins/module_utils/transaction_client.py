@@ -69,8 +69,12 @@ class Client:
             running = self._running(name)
             if running is not None and running.get("digest") == wanted["digest"]:
                 return dict(self._follow(running), attached=True)
-            busy = None if running is None else "a transaction ({0}, asked for by {1}) runs in {2}".format(
-                running.get("state"), running.get("who"), unit_of(name)
+            busy = (
+                None
+                if running is None
+                else "a transaction ({0}, asked for by {1}) runs in {2}".format(
+                    running.get("state"), running.get("who"), unit_of(name)
+                )
             )
             if busy is None:
                 try:

@@ -29,7 +29,7 @@ NPU_SMI_S = 180.0
 PYTHON_S = 600.0
 
 # The documented five lines, then what else is worth knowing; that part cannot fail the verification.
-SCRIPT = '''\
+SCRIPT = """\
 import torch
 import vllm
 import vllm_ascend
@@ -62,7 +62,7 @@ try:
 except Exception:
     pass
 print("vllm-ascend-evidence " + json.dumps(evidence, default=str))
-'''
+"""
 
 
 def verify(host: Host, instance: Dict[str, Any], timeout: float = PYTHON_S) -> Dict[str, Any]:
@@ -114,9 +114,7 @@ def throw_away(host: Host, instance: str, argv: List[str], timeout: float, stdin
     return result
 
 
-def _throw_away(
-    host: Host, instance: str, argv: List[str], timeout: float, stdin: Optional[str]
-) -> CommandResult:
+def _throw_away(host: Host, instance: str, argv: List[str], timeout: float, stdin: Optional[str]) -> CommandResult:
     try:
         return throw_away(host, instance, argv, timeout, stdin)
     except nodes.NodeError as failure:

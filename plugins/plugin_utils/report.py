@@ -17,6 +17,8 @@ from typing import Any
 
 WIDTH = 110
 NOTHING = "-"
+# Outcomes of a transaction after which the instance is as planned.
+SETTLED = ("committed", "unchanged")
 
 
 def table(header: list[str], rows: Iterable[list[str]]) -> list[str]:
@@ -82,11 +84,9 @@ def deployment_report(reports: Mapping[str, Mapping[str, Any]]) -> list[str]:
     for host in sorted(reports):
         report = reports[host]
         family = (report.get("plan") or {}).get("family") or NOTHING
-        reason = _failure(report) or problem_codes(report)
+        reason = problem_codes(report) or ("" if report.get("plan") else _failure(report) or "no answer from this host")
         if reason:
             rows.append([host, family, NOTHING, "failed", reason])
-        elif not report.get("plan"):
-            rows.append([host, family, NOTHING, "failed", "no answer from this host"])
         else:
             rows += [[host, family, *row] for row in _endpoints(report)]
     return table(["host", "family", "instance", "result", "endpoint or reason"], rows)
@@ -140,9 +140,15 @@ def _endpoints(report: Mapping[str, Any]) -> Iterable[list[str]]:
     actions = {i["name"]: i["action"] for i in (report.get("difference") or {}).get("instances") or []}
     for instance in (report.get("plan") or {}).get("instances") or []:
         name = instance["name"]
-        action = actions.get(name)
-        result = (applied.get(name) or {}).get("action") or ("unchanged" if action == "none" else None)
-        if result is None:
+        done = applied.get(name) or {}
+        endpoint = f"http://{report.get('address') or 'localhost'}:{instance['endpoint']['port']}/v1"
+        if report.get("failed") and done.get("action") != "none" and done.get("outcome") not in SETTLED:
+            yield [name, "failed", _failure(report)]
+        elif done:
+            yield [name, str(done.get("action") or NOTHING), endpoint]
+        elif actions.get(name) == "none":
+            yield [name, "unchanged", endpoint]
+        elif report.get("begun"):
             yield [name, "failed", "the connection was lost; run again to finish or undo"]
         else:
-            yield [name, result, f"http://{report.get('address') or 'localhost'}:{instance['endpoint']['port']}/v1"]
+            yield [name, "not applied", f"{actions.get(name) or 'nothing'} was left out of this run"]

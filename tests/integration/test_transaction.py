@@ -35,7 +35,6 @@ KILLS = [
     ("verify", "after", "same"),
     ("write", "after", "other"),
     ("enable", "before", "started"),
-    ("start", "before", "same"),
     ("start", "after", "other"),
     ("prove", "after", "started"),
     ("commit", "after", "started"),
@@ -59,7 +58,7 @@ def plan(observation, image=None, **environment):
 
 def state():
     """What a transaction may change on the host, as text; what belongs to other instances is in it too."""
-    find = "find /etc/systemd/system /etc/vllm-ascend /var/lib/vllm-ascend -name 'vllm*' -o -path '*/vllm-ascend/*'"
+    find = "find /etc/systemd/system /etc/vllm-ascend /var/lib/vllm-ascend -type f -path '*vllm*'"
     files = on(HOST, f"{find} 2> /dev/null | sort", check=False)
     return files + on(HOST, "docker ps -a --no-trunc --format '{{.ID}} {{.Names}} {{.Image}}' | sort")
 
@@ -118,7 +117,7 @@ def cases():
                 "name": f"kill {when} {step}, then {following}",
                 "plan": wanted,
                 "fault": {"step": step, "when": when, "action": "kill", "instance": NAME},
-                "verify": "documented" if step in ("verify", "stop") else "skip",
+                "verify": "documented" if step == "verify" else "skip",
                 "fails": True,
                 "following": "started" if following == "started" else after,
                 "serves": after,

@@ -16,7 +16,7 @@ import pytest
 
 from tests.lab import settings
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("site")]
 
 HOST = "plain-1"
 REPOSITORY = "ascend/vllm-ascend"

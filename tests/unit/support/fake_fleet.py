@@ -230,6 +230,8 @@ class FakeFleet:
 
     def systemctl(self, words, _stdin):
         verb, name = words[0], words[-1]
+        if "--property=InvocationID" in words:
+            return f"invocation-of-{name}\n"
         if verb == "show":
             unit, there = self.unit(name), self._text(name) is not None
             load = "loaded" if there or unit["active"] != "inactive" else "not-found"
@@ -306,7 +308,8 @@ class FakeFleet:
         self.transients[name] = subprocess.Popen(command, start_new_session=True, **quiet)
 
     def journalctl(self, words, _stdin):
-        return "".join(line + "\n" for line in self.logs.get(option(words, "--unit"), []))
+        unit = option(words, "--unit") or words[-1].replace("INVOCATION_ID=invocation-of-", "")
+        return "".join(line + "\n" for line in self.logs.get(unit, []))
 
 
 class _Server:

@@ -37,7 +37,7 @@ class FleetRig:
 
     def __init__(self, folder, monkeypatch):
         self.root = folder / "root"
-        for path in ("etc/systemd/system", "run", "proc", "models/qwen", "dev"):
+        for path in ("etc/systemd/system", "run", "models/qwen"):
             (self.root / path).mkdir(parents=True)
         self.world = FakeFleet(self.root, {OLD: OLD_IMAGE, NEW: NEW_IMAGE})
         programs = folder / "bin"

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import threading
+import time
+
 import pytest
 from ansible_collections.vllm_ascend.fleet.plugins.module_utils import adoption
 
 from tests.unit.support.fleet_rig import DEVICE, NEW_IMAGE, OLD, OLD_IMAGE, FleetRig
 
-SERVER = ["python3", "/usr/local/bin/vllm", "serve", "Qwen/Qwen3-0.6B", "--dtype", "float16"]
+SERVER = """\
+import pathlib, sys, time
+pathlib.Path(__file__).with_name("ready").touch()
+try:
+    time.sleep(120)
+except KeyboardInterrupt:
+    pathlib.Path(__file__).with_name("interrupted").touch()
+"""
 
 
 @pytest.fixture
@@ -22,11 +35,22 @@ def by_hand(rig, **host):
     return rig.world.create("vllm-ascend", OLD, {}, [DEVICE], **host)
 
 
-def runs_in_it(rig, pid, argv):
-    folder = rig.root / "proc" / str(pid)
+@pytest.fixture
+def server(rig, tmp_path):
+    """A process of this test that looks like `vllm serve` in the container: (its argv, its folder)."""
+    folder = tmp_path / "server"
     folder.mkdir()
-    (folder / "cmdline").write_bytes(b"".join(word.encode() + b"\0" for word in argv))
-    rig.world.top.append(pid)
+    (folder / "vllm").write_text(SERVER, encoding="utf-8")
+    argv = [sys.executable, str(folder / "vllm"), "serve", "Qwen/Qwen3-0.6B", "--dtype", "float16"]
+    process = subprocess.Popen(argv)
+    # As the container's first process does, so that no zombie stands for a living process.
+    threading.Thread(target=process.wait, daemon=True).start()
+    rig.world.top += [os.getpid(), process.pid]
+    deadline = time.monotonic() + 30
+    while not (folder / "ready").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    yield argv, folder
+    process.kill()
 
 
 def test_without_permission_it_is_named_and_left_alone(rig):
@@ -92,23 +116,27 @@ def test_one_started_with_rm_is_made_again_by_a_rollback(rig):
     assert rig.journal()["adopted"]["recreate"] is None
 
 
-def test_the_server_that_ran_in_its_shell_is_started_again(rig):
+def test_the_server_that_ran_in_its_shell_is_interrupted_and_started_again(rig, server):
+    argv, folder = server
     by_hand(rig)
-    runs_in_it(rig, 41, ["bash"])
-    runs_in_it(rig, 42, SERVER)
     rig.does(NEW_IMAGE, start="Error: broken")
     assert rig.apply(rig.plan(), adopt=True)["outcome"] == "rolled_back"
     (started,) = [words for words in rig.world.executed if words[0] == "-d"]
-    assert started[2:] == ["bash", "-ic", 'exec "$@"', "--", *SERVER]
+    assert started[2:] == ["bash", "-ic", 'exec "$@"', "--", *argv]
+    assert (folder / "interrupted").exists()
+    # The shell itself ignores SIGTERM: a long wait for it would only be an outage.
+    assert rig.calls("docker", "stop")[0][2:4] == ["-t", "2"]
 
 
-def test_a_container_that_runs_the_server_itself_gets_no_second_one(rig):
+def test_a_container_that_runs_the_server_itself_gets_no_second_one(rig, server):
+    _argv, folder = server
     container = by_hand(rig)
     container.update(Path="vllm", Args=["serve", "Qwen/Qwen3-0.6B"])
-    runs_in_it(rig, 42, SERVER)
     rig.does(NEW_IMAGE, start="Error: broken")
     assert rig.apply(rig.plan(), adopt=True)["outcome"] == "rolled_back"
     assert rig.world.executed == []
+    assert not (folder / "interrupted").exists()
+    assert rig.calls("docker", "stop")[0][2:4] == ["-t", "60"]
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

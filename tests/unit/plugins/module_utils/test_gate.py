@@ -263,9 +263,10 @@ def test_a_stop_while_loading_stops_the_container(helper, server, engine):
     while not calls.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
-    _out, err = process.communicate(timeout=60)
-    assert process.returncode == 1
-    assert "stopped while vllm-ascend was loading" in err
+    out, err = process.communicate(timeout=60)
+    # 0, since any other code would make the stopped unit a failed one.
+    assert (process.returncode, err) == (0, "")
+    assert "stopped while vllm-ascend was loading" in out
     acted = [line for line in calls.read_text(encoding="utf-8").splitlines() if not line.startswith("container")]
     assert acted == ["kill --signal TERM vllm-ascend", "stop -t 5 vllm-ascend"]
 

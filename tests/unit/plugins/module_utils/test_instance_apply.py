@@ -131,9 +131,12 @@ def test_check_mode_changes_nothing_and_predicts_what_the_run_does(rig, scenario
 
 def test_the_diff_shows_unit_settings_and_masked_secrets(rig):
     run(rig, rig.plan(OLD))
-    result = run(rig, rig.plan(secrets=dict(OTHER[NAME], HF_TOKEN="hf-1")), check=True, secrets={
-        NAME: dict(OTHER[NAME], HF_TOKEN="hf-1")
-    })
+    result = run(
+        rig,
+        rig.plan(secrets=dict(OTHER[NAME], HF_TOKEN="hf-1")),
+        check=True,
+        secrets={NAME: dict(OTHER[NAME], HF_TOKEN="hf-1")},
+    )
     diff = {entry["after_header"]: (entry["before"], entry["after"]) for entry in result["diff"]}
     before, after = diff["/etc/systemd/system/vllm-ascend.service"]
     assert OLD in before and NEW in after

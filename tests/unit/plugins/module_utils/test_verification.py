@@ -217,7 +217,7 @@ def image(**changes):
         (["m", "--dtype", "fp16"], "refused", "error: argument --dtype: invalid choice: 'fp16'"),
         (["m", "--max-num-seq-s", "8"], "refused", "error: unrecognized arguments: --max-num-seq-s 8"),
         (["m", "--dtype"], "refused", "error: argument --dtype: expected one argument"),
-        (["m", "--mode", "it's \"quoted\" \\ here"], "accepted", ""),
+        (["m", "--mode", 'it\'s "quoted" \\ here'], "accepted", ""),
     ],
 )
 def test_the_image_s_own_parser_judges_the_flags(packages, args, flags, why):

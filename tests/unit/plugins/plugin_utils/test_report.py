@@ -87,9 +87,30 @@ def test_summary_has_one_line_a_host_with_endpoint_or_reason():
 
 
 def test_a_change_without_a_result_is_a_failure():
-    rows = deployment_report({"gone": {"problems": [], "plan": PLAN, "difference": UPDATE}})[2:]
+    rows = deployment_report({"gone": {"problems": [], "plan": PLAN, "difference": UPDATE, "begun": True}})[2:]
     assert "failed" in rows[0] and "connection was lost" in rows[0] and "http" not in rows[0]
 
 
 def test_codes_are_counted():
     assert problem_codes({"problems": [PROBLEM, PROBLEM, {**PROBLEM, "code": "x"}]}) == "mount_missing x2, x"
+
+
+def test_what_was_left_out_is_no_failure():
+    rows = deployment_report({"left": {"problems": [], "plan": PLAN, "difference": UPDATE}})[2:]
+    assert "not applied" in rows[0] and "failed" not in rows[0]
+
+
+def test_an_instance_that_succeeded_is_shown_beside_one_that_failed():
+    plan = {**PLAN, "instances": [{**INSTANCE, "name": "one"}, {**INSTANCE, "name": "two", "endpoint": {"port": 8001}}]}
+    done = [{"name": "one", "action": "update", "outcome": "committed"}, {"name": "two", "outcome": "rolled_back"}]
+    report = {
+        "problems": [],
+        "plan": plan,
+        "difference": UPDATE,
+        "begun": True,
+        "applied": {"instances": done},
+        "failed": {"step": "x", "message": "two: start: no memory"},
+    }
+    one, two = deployment_report({"host": report})[2:]
+    assert "update" in one and "http://localhost:8000/v1" in one
+    assert "failed" in two and "no memory" in two and "http" not in two
