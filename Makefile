@@ -45,4 +45,4 @@ build: venv ## Build the collection archive
 .PHONY: clean
 clean: ## Remove the rack, its images and everything that was built
 	@if [ -x $(BIN)/python ] && [ -d .lab ]; then $(BIN)/python -m tests.lab clean; fi
-	rm -rf .lab .ansible .hypothesis .mypy_cache .pytest_cache .ruff_cache vllm_ascend-fleet-*.tar.gz
+	rm -rf .lab .hypothesis .mypy_cache .pytest_cache .ruff_cache vllm_ascend-fleet-*.tar.gz
