@@ -6,15 +6,19 @@
 from __future__ import annotations
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.vllm_ascend.fleet.plugins.plugin_utils import plan
+from ansible_collections.vllm_ascend.fleet.plugins.plugin_utils import plain, plan
 
 
 def deployment_plan(facts, settings, profiles, observed=None):
     """The plan of a host."""
     try:
         return plan.deployment_plan(facts, settings, profiles, observed)
-    except (TypeError, ValueError) as failure:
-        raise AnsibleFilterError(f"deployment_plan: {failure}") from failure
+    except plain.WRONG_INPUT as failure:
+        expected = "facts, settings and profiles as dictionaries, and what vllm_instance_info observed"
+        message = plain.wrong_input(
+            failure, expected, facts=facts, settings=settings, profiles=profiles, observed=observed
+        )
+        raise AnsibleFilterError(f"deployment_plan: {message}") from failure
 
 
 class FilterModule:

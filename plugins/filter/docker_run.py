@@ -13,8 +13,10 @@ def docker_run(spec, **overrides):
     """The argv of docker run for a container of a plan."""
     try:
         return container.docker_run(plain.plain(spec), **plain.plain(overrides))
-    except (TypeError, ValueError) as failure:
-        raise AnsibleFilterError(f"docker_run: {failure}") from failure
+    except plain.WRONG_INPUT as failure:
+        expected = "the container of an instance of a plan"
+        message = plain.wrong_input(failure, expected, spec=spec)
+        raise AnsibleFilterError(f"docker_run: {message}") from failure
 
 
 class FilterModule:

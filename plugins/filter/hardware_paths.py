@@ -6,15 +6,17 @@
 from __future__ import annotations
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.vllm_ascend.fleet.plugins.plugin_utils import profiles
+from ansible_collections.vllm_ascend.fleet.plugins.plugin_utils import plain, profiles
 
 
 def hardware_paths(shipped, overrides=None, settings=None):
     """The host paths that a deployment may mount."""
     try:
         return profiles.profile_paths(shipped, overrides, settings)
-    except (TypeError, ValueError) as failure:
-        raise AnsibleFilterError(f"hardware_paths: {failure}") from failure
+    except plain.WRONG_INPUT as failure:
+        expected = "the shipped profiles by family"
+        message = plain.wrong_input(failure, expected, shipped=shipped, overrides=overrides, settings=settings)
+        raise AnsibleFilterError(f"hardware_paths: {message}") from failure
 
 
 class FilterModule:

@@ -6,15 +6,17 @@
 from __future__ import annotations
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.vllm_ascend.fleet.plugins.plugin_utils import environment
+from ansible_collections.vllm_ascend.fleet.plugins.plugin_utils import environment, plain
 
 
 def instance_secrets(settings):
     """The secret environment variables of each instance."""
     try:
         return environment.instance_secrets(settings)
-    except (TypeError, ValueError) as failure:
-        raise AnsibleFilterError(f"instance_secrets: {failure}") from failure
+    except plain.WRONG_INPUT as failure:
+        expected = "the role variables by name"
+        message = plain.wrong_input(failure, expected, settings=settings)
+        raise AnsibleFilterError(f"instance_secrets: {message}") from failure
 
 
 class FilterModule:

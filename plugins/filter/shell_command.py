@@ -6,15 +6,20 @@
 from __future__ import annotations
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.vllm_ascend.fleet.plugins.plugin_utils import quoting
+from ansible_collections.vllm_ascend.fleet.plugins.plugin_utils import plain, quoting
 
 
 def shell_command(argv):
     """An argv as a line for a person's shell."""
     try:
-        return quoting.shell_command([str(word) for word in argv])
-    except (TypeError, ValueError) as failure:
-        raise AnsibleFilterError(f"shell_command: {failure}") from failure
+        words = plain.plain(argv)
+        if not isinstance(words, list):
+            raise TypeError("an argv must be a list of words")
+        return quoting.shell_command([str(word) for word in words])
+    except plain.WRONG_INPUT as failure:
+        expected = "a list of words"
+        message = plain.wrong_input(failure, expected, argv=argv)
+        raise AnsibleFilterError(f"shell_command: {message}") from failure
 
 
 class FilterModule:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -25,12 +26,27 @@ class Request:
 
 
 @dataclass(frozen=True)
+class Holder:
+    """Who else holds a node, as a sentence names it, and how it gives the node back (null: by being stopped).
+
+    orphan says that it is an instance of ours which is not planned any more.
+    """
+
+    name: str
+    remedy: str | None = None
+    orphan: bool = False
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
 class Nodes:
     """The device nodes of a host in the order of their numbers, the card of each, and who else holds one."""
 
     names: list[str]
     card: dict[str, Any]
-    held: dict[str, str]
+    held: dict[str, Holder]
 
     def on_cards(self, nodes: Iterable[str]) -> int:
         """On how many cards the nodes are."""
@@ -48,7 +64,7 @@ def by_number(nodes: Iterable[str]) -> list[str]:
     return sorted(nodes, key=lambda node: (number(node), node))
 
 
-def host_nodes(facts: dict[str, Any], per_card: int, held: dict[str, str]) -> Nodes:
+def host_nodes(facts: dict[str, Any], per_card: int, held: dict[str, Holder]) -> Nodes:
     """The NPU nodes that the host has (never a computed range: numbers may have gaps, vllm-ascend issue 8519).
 
     Cards come from npu-smi's NPU IDs where it named one for every node, else from the numbers: two dies or chips of a
@@ -102,6 +118,23 @@ def allocate(requests: list[Request], nodes: Nodes, findings: Findings) -> dict[
     return given
 
 
+def check_swaps(
+    names: list[str], given: dict[str, list[str]], running: dict[str, list[str]], findings: Findings
+) -> None:
+    """A problem for each node that an instance gets while another planned one, which comes later, still runs on it.
+
+    The instances of a host are applied one after the other in the order of the names: what an earlier one gives up is
+    free in time. running are the nodes by instance that its container holds now.
+    """
+    for place, name in enumerate(names):
+        for later in names[place + 1 :]:
+            for node in by_number(set(given.get(name, [])) & set(running.get(later, []))):
+                if later != name and node not in running.get(name, []):
+                    message = f"instance {name} gets {node}, which the instance {later} runs on until its turn comes"
+                    named = json.dumps({"vllm_instance_names": [later]})
+                    findings.problem("npu_swapped", message, f"Stop {later} first: playbook stop.yml -e '{named}'.")
+
+
 def pick(count: int, free: list[str], nodes: Nodes) -> list[str]:
     """That many of the free nodes: whole cards first, the rest from the card with the fewest that still suffices."""
     size: dict[Any, int] = {}
@@ -136,7 +169,8 @@ def _check_list(request: Request, nodes: Nodes, taken: dict[str, str], findings:
             findings.problem("npu_taken_twice", message, "A node serves one container at a time: give each its own.")
         elif node in nodes.held:
             message = f"instance {request.name} asks for {node}, which {nodes.held[node]} holds"
-            findings.problem("npu_held", message, "Stop the holder, or choose other nodes.")
+            remedy = nodes.held[node].remedy or "Stop the holder, or choose other nodes."
+            findings.problem("npu_held", message, remedy)
         else:
             continue
         good = False
@@ -148,13 +182,18 @@ def _check_all(
 ) -> bool:  # fmt: skip
     for node in (node for node in rest if node in nodes.held):
         message = f"instance {request.name} asks for all nodes, but {nodes.held[node]} holds {node}"
-        findings.problem("npu_held", message, "Stop the holder, or give the instance a count or a list of nodes.")
+        remedy = nodes.held[node].remedy or "Stop the holder, or give the instance a count or a list of nodes."
+        findings.problem("npu_held", message, remedy)
     if not rest and nodes.names:
         _short(request, nodes, taken, [], findings)
     return bool(rest) and not any(node in nodes.held for node in rest)
 
 
 def _short(request: Request, nodes: Nodes, taken: dict[str, str], free: list[str], findings: Findings) -> None:
+    for node, holder in nodes.held.items():
+        if holder.orphan and holder.remedy:
+            message = f"{holder} holds {node}, and instance {request.name} is short of nodes"
+            findings.problem("npu_held", message, holder.remedy)
     users = [f"{node}: instance {name}" for node, name in taken.items()]
     users += [f"{node}: {holder}" for node, holder in nodes.held.items()]
     findings.problem(

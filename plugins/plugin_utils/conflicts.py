@@ -6,15 +6,20 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 import re
 from typing import Any
 
+from ..module_utils.instance_state import container_name as planned_name
+from .allocation import Holder
 from .plain import Findings
 
 # Official images unpack to 15-20 GB, and the download lies beside them meanwhile.
 IMAGE_SPACE_MB = 30_000
 MOST_NODES = 1024
 GONE_STATES = ("exited", "dead", "created")
+# States of a unit whose container is there, or comes back by itself.
+UP_STATES = ("active", "activating", "reloading")
 
 
 def check_image_store(image: dict[str, Any], observed: dict[str, Any] | None, findings: Findings) -> None:
@@ -35,42 +40,68 @@ def check_image_store(image: dict[str, Any], observed: dict[str, Any] | None, fi
 def find_image(image: dict[str, Any], observed: dict[str, Any]) -> dict[str, Any] | None:
     """The host's image of that reference and digest, None when there is none."""
     for entry in observed.get("images") or []:
-        digests = [str(digest).rpartition("@")[2] for digest in entry.get("digests") or []]
-        named = image["reference"] in (entry.get("references") or []) + (entry.get("digests") or [])
+        # An image of an archive has no registry digest; it is pinned by its id.
+        digests = [str(digest).rpartition("@")[2] for digest in entry.get("digests") or []] + [entry.get("id")]
+        names = {image["reference"], image["reference"].partition("@")[0]} - {""}
+        named = bool(names.intersection((entry.get("references") or []) + (entry.get("digests") or [])))
         if named and (not image["digest"] or image["digest"] in digests):
             return dict(entry)
     return None
 
 
-def node_holders(facts: dict[str, Any], observed: dict[str, Any] | None, ours: set[str]) -> dict[str, str]:
-    """Who else holds a node, by node: containers that are not ours, and processes outside of any instance of ours.
+def is_running(entry: dict[str, Any]) -> bool:
+    """True when an observed instance has a container that can hold its nodes, or is about to."""
+    container = entry.get("container") or {}
+    return (bool(container) and container.get("state") not in GONE_STATES) or entry.get("active_state") in UP_STATES
 
-    ours are the names of the planned containers; one of that name which somebody else made is reported, or replaced,
-    as a whole (check_foreign), so its nodes count as free here.
+
+def orphan_remedy(name: str) -> str:
+    """What to do about an instance of ours that is not planned any more and is in the way."""
+    named = json.dumps({"vllm_instance_names": [name]})
+    return f"Remove it (playbook remove.yml -e '{named}'), keep it in vllm_instances under its name, or give others."
+
+
+def node_holders(facts: dict[str, Any], observed: dict[str, Any] | None, planned: list[str]) -> dict[str, Holder]:
+    """Who else holds a node, by node: instances that are not planned any more, containers that are not ours, and
+    processes outside of any planned instance.
+
+    planned are the names of the planned instances. A container under the name of one, which somebody else made, is
+    reported, or replaced, as a whole (check_foreign), so its nodes count as free here.
     """
-    instances = (observed or {}).get("instances") or []
+    ours = {planned_name(name) for name in planned}
+    known = (observed or {}).get("instances") or []
+    instances = [entry for entry in known if entry["name"] in planned]
     foreign = (observed or {}).get("foreign") or []
     named = [entry for entry in foreign if container_name(entry) in ours]
     excused_ids = [str(i["container"]["id"]) for i in instances if i.get("container")] + [str(e["id"]) for e in named]
     excused_nodes = {node for i in instances if i.get("container") for node in i.get("npus") or []}
     excused_nodes |= {node for entry in named for node in entry.get("devices") or []}
-    held: dict[str, str] = {}
+    held: dict[str, Holder] = {}
+    for entry in known:
+        if entry["name"] not in planned and is_running(entry):
+            holder = Holder(
+                f"the running instance {entry['name']}, which is not planned any more,",
+                orphan_remedy(entry["name"]),
+                orphan=True,
+            )
+            held.update({node: holder for node in entry.get("npus") or [] if node not in held})
     for entry in foreign:
         if entry not in named and entry.get("state") not in GONE_STATES:
             nodes = [*(entry.get("devices") or []), *visible_nodes(entry.get("ascend_visible_devices"))]
             for node in nodes:
-                held.setdefault(node, f"container {container_name(entry)}")
+                held.setdefault(node, Holder(f"container {container_name(entry)}"))
     for use in facts.get("usage") or []:
         device, owner = use.get("device"), use.get("owner") or {}
-        name, known = str(owner.get("name") or "").lstrip("/"), str(owner.get("id") or "")
+        name, ident = str(owner.get("name") or "").lstrip("/"), str(owner.get("id") or "")
         if not device or device in held:
             continue
         if owner.get("kind") == "container":
-            mine = any(_same_id(known, own) for own in excused_ids) or name in ours
+            mine = any(_same_id(ident, own) for own in excused_ids) or name in ours
         else:
             mine = device in excused_nodes
         if not mine:
-            held[device] = " ".join(word for word in (str(owner.get("kind") or "somebody"), name, known) if word)
+            words = (str(owner.get("kind") or "somebody"), name, ident)
+            held[device] = Holder(" ".join(word for word in words if word))
     return held
 
 
@@ -117,9 +148,11 @@ def check_ports(
         return
     known = {entry["name"]: entry for entry in observed.get("instances") or []}
     foreign = observed.get("foreign") or []
-    named = {f"vllm-{instance['name']}" for instance in instances}
+    planned = {instance["name"] for instance in instances}
+    named = {planned_name(name) for name in planned}
     for instance in instances:
         port, holder = instance["port"], None
+        remedy = "Stop the holder, or give the instance another port."
         for entry in foreign:
             name = container_name(entry)
             if port in (entry.get("ports") or []) and entry.get("state") not in GONE_STATES and name not in named:
@@ -127,6 +160,7 @@ def check_ports(
         for other in known.values():
             if other["name"] != instance["name"] and other.get("container") and port in (other.get("ports") or []):
                 holder = f"the instance {other['name']}"
+                remedy = orphan_remedy(other["name"]) if other["name"] not in planned else remedy
         for listener in [] if holder else observed.get("listeners") or []:
             if listener.get("port") != port or not _overlap(instance["bind_address"], listener.get("address")):
                 continue
@@ -135,7 +169,7 @@ def check_ports(
                 holder = f"{shown} (pid {listener.get('pid') or 'not known'})"
         if holder:
             message = f"port {port} of instance {instance['name']} is taken by {holder}"
-            findings.problem("port_taken", message, "Stop the holder, or give the instance another port.")
+            findings.problem("port_taken", message, remedy)
 
 
 def _expected(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..module_utils.instance_state import LABEL_INSTANCE, LABEL_PLAN, LABEL_ROLE, ROLE_SERVE, ROLE_VERIFY
+from .plain import kind_of
 from .quoting import csv_fields
 
 # A service gets the environment of the documented interactive shell: on 310P images ~/.bashrc sets LD_LIBRARY_PATH and
@@ -16,6 +17,11 @@ SHELL = ["bash", "-ic", 'exec "$@"', "--"]
 LOG_OPTIONS = {"max-file": "2", "max-size": "50m"}
 CACHE_TARGET = "/root/.cache"
 MODELS_TARGET = "/models"
+SHAPE: dict[type, tuple[str, ...]] = {
+    str: ("name", "image", "network", "shm_size", "env_file", "log_driver", "runtime", "stop_signal", "pull"),
+    list: ("devices", "mounts", "published_ports", "security_options", "command"),
+    dict: ("labels", "environment", "log_options"),
+}
 NPU_SMI = ["npu-smi", "info"]
 PYTHON = ["python3", "-"]
 
@@ -43,7 +49,13 @@ def docker_run(container: dict[str, Any], **overrides: Any) -> list[str]:
 
 def docker_run_groups(container: dict[str, Any], **overrides: Any) -> list[list[str]]:
     """docker_run's words in groups that belong together: an option with its value, the image, the command."""
+    for name, value in (("container", container), ("set of overrides", overrides)):
+        if not isinstance(value, dict):
+            raise TypeError(f"a {name} must be a dictionary, not of type {kind_of(value)}")
     spec = {**container, **overrides}
+    for kind, keys in SHAPE.items():
+        for key in (key for key in keys if not isinstance(spec.get(key), (kind, type(None)))):
+            raise TypeError(f"{key} of a container must be a {kind.__name__}, not of type {kind_of(spec[key])}")
     unknown = sorted(set(overrides) - set(container) - {"interactive"})
     if unknown:
         raise ValueError(f"a container has no {', '.join(unknown)}")

@@ -10,7 +10,7 @@ from typing import Any
 from ..module_utils.instance_state import container_name as planned_name
 from ..module_utils.instance_state import text_digest
 from .conflicts import container_name, find_image
-from .plain import plain
+from .plain import kind_of, plain
 
 ENABLED = ("enabled", "enabled-runtime")
 PLATFORM_ARCHITECTURE = {"linux/amd64": "amd64", "linux/arm64": "arm64"}
@@ -19,16 +19,21 @@ NOT_OBSERVED = "not observed"
 Reason = dict[str, Any]
 
 
-def deployment_difference(plan: Any, observed: Any = None) -> dict[str, Any]:
+def deployment_difference(plan: Any, observed: Any = None, helper_digest: str | None = None) -> dict[str, Any]:
     """{changed, image: {action, reason, id}, instances: [{name, action, reasons}], orphans, helper}.
 
     changed says that there is something to do. The image's id is that of the host's image of this reference (null:
-    none). helper is null: whether it must be installed is known on the host only. TypeError is for callers who pass
+    none). helper says that the host helper must be installed or replaced; helper_digest is the sha256 of the wanted
+    one in hex (null: not known, and then helper is null where the host has one). TypeError is for callers who pass
     something else than data.
     """
     plan, observed = plain(plan), plain(observed)
-    if not isinstance(plan, dict) or not isinstance(observed, (dict, type(None))):
-        raise TypeError("the plan is a dictionary, observed is a dictionary or null")
+    if not isinstance(plan, dict):
+        raise TypeError(f"the plan must be a dictionary, not of type {kind_of(plan)}")
+    if not isinstance(observed, (dict, type(None))):
+        raise TypeError(f"observed must be a dictionary or null, not of type {kind_of(observed)}")
+    if not isinstance(helper_digest, (str, type(None))):
+        raise TypeError(f"helper_digest must be text or null, not of type {kind_of(helper_digest)}")
     image = _image(plan.get("image"), observed)
     known = {entry["name"]: entry for entry in (observed or {}).get("instances") or []}
     planned = plan.get("instances") or []
@@ -37,13 +42,22 @@ def deployment_difference(plan: Any, observed: Any = None) -> dict[str, Any]:
     # With problems the plan may lack instances that are wanted: nothing is called an orphan then.
     names = {instance["name"] for instance in planned}
     orphans = [] if plan.get("problems") else sorted(set(known) - names)
+    helper = _helper(observed, helper_digest) if planned else False
     return {
-        "changed": any(action != "none" for action in actions),
+        "changed": any(action != "none" for action in actions) or bool(helper),
         "image": image,
         "instances": instances,
         "orphans": orphans,
-        "helper": None,
+        "helper": helper,
     }
+
+
+def _helper(observed: dict[str, Any] | None, wanted: str | None) -> bool | None:
+    """True when the host's helper is missing or another one; the module that applies the instances installs it."""
+    found = (observed or {}).get("helper")
+    if not found:
+        return True
+    return None if wanted is None else found.get("digest") != wanted
 
 
 def _image(image: dict[str, Any] | None, observed: dict[str, Any] | None) -> dict[str, Any]:

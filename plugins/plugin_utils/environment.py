@@ -9,13 +9,13 @@ import re
 from typing import Any
 
 from ..module_utils.instance_state import API_KEY, secret_digest
-from .plain import Findings, plain
+from .plain import SECRET_NAME, Findings, has_login, kind_of, names_login, plain
 from .settings import resolve_settings
 
 TOKENS = {"huggingface": "HF_TOKEN", "modelscope": "MODELSCOPE_API_TOKEN"}
 LOCAL_ADDRESSES = ("localhost", "127.0.0.1")
-_SECRET_NAME = re.compile(r"(TOKEN|PASSWORD|PASSWD|SECRET|API_KEY|ACCESS_KEY)", re.IGNORECASE)
-_CREDENTIALS = re.compile(r"://[^/@]*@")
+# HTTP_PROXY, https_proxy, ALL_PROXY and the like: their values are addresses, with or without a scheme.
+_PROXY_NAME = re.compile(r".*_PROXY", re.IGNORECASE)
 # Variables that change what the plan or the image decides, with the reason to be careful.
 DELICATE = {
     "ASCEND_RT_VISIBLE_DEVICES": "inside the container NPUs are counted from 0, whatever their nodes are called; only "
@@ -23,7 +23,10 @@ DELICATE = {
     "ASCEND_VISIBLE_DEVICES": "only the Ascend container runtime reads it, and the plan maps the nodes itself",
     "LD_LIBRARY_PATH": "it takes the place of the image's own value, which the Ascend libraries need",
     "LD_PRELOAD": "the image's ~/.bashrc sets it as well",
+    "PATH": "it takes the place of the image's own value, where python3 and vllm are found",
+    "HOME": "the model cache is mounted at /root/.cache, and bash reads ~/.bashrc of the image",
 }
+LOADER = "the dynamic loader of every program in the container reads it"
 
 
 def open_variables(settings: dict[str, Any], instance: dict[str, Any], findings: Findings) -> dict[str, str]:
@@ -33,18 +36,19 @@ def open_variables(settings: dict[str, Any], instance: dict[str, Any], findings:
         variables["VLLM_USE_MODELSCOPE"] = "True"
         why = f"instance {instance['name']} takes its model from ModelScope"
         findings.why("variable VLLM_USE_MODELSCOPE", why, "vLLM Ascend quick start v0.23.0, model source")
-    if settings["vllm_hf_endpoint"] and instance["model_source"] == "huggingface":
-        variables["HF_ENDPOINT"] = settings["vllm_hf_endpoint"]
-    variables.update(_proxies(settings, instance, secret=False))
+    addresses = _addresses(settings, instance)
+    variables.update({name: address for name, address in addresses.items() if not has_login(address)})
     for name, value in instance["environment"].items():
-        _check_variable(instance["name"], name, findings)
-        variables[name] = str(value)
+        # What must not be seen is left out: a plan is shown and stored.
+        if _check_variable(instance["name"], name, str(value), findings):
+            variables[name] = str(value)
     return variables
 
 
 def secret_values(settings: dict[str, Any], instance: dict[str, Any]) -> dict[str, str]:
     """The variables whose values only the environment file on the host may hold, by name."""
-    secrets = dict(_proxies(settings, instance, secret=True))
+    addresses = _addresses(settings, instance)
+    secrets = {name: address for name, address in addresses.items() if has_login(address)}
     token = TOKENS.get(instance["model_source"])
     if settings["vllm_hf_token"] and token:
         secrets[token] = settings["vllm_hf_token"]
@@ -73,30 +77,45 @@ def check_secrets(
 
 def instance_secrets(given: dict[str, Any]) -> dict[str, dict[str, str]]:
     """{instance name: {NAME: value}} from the same settings as the plan, for vllm_instance's no_log option."""
-    settings = resolve_settings(plain(given), Findings())
+    given = plain(given)
+    if not isinstance(given, dict):
+        raise TypeError(f"the settings must be a dictionary of role variables, not of type {kind_of(given)}")
+    settings = resolve_settings(given, Findings())
     return {instance["name"]: secret_values(settings, instance) for instance in settings["vllm_instances"]}
 
 
-def _proxies(settings: dict[str, Any], instance: dict[str, Any], secret: bool) -> dict[str, str]:
-    """The proxies for the hub; one with a password in its address is a secret."""
+def _addresses(settings: dict[str, Any], instance: dict[str, Any]) -> dict[str, str]:
+    """The mirror of the hub and the proxies on the way to it; one with a login in its address is a secret."""
+    addresses: dict[str, str] = {}
+    if settings["vllm_hf_endpoint"] and instance["model_source"] == "huggingface":
+        addresses["HF_ENDPOINT"] = settings["vllm_hf_endpoint"]
     proxy = settings["vllm_proxy"] or {}
     if instance["model_source"] == "local" or not (proxy.get("http") or proxy.get("https")):
-        return {}
-    addresses = {"HTTP_PROXY": proxy.get("http"), "HTTPS_PROXY": proxy.get("https")}
-    values = {n: a for n, a in addresses.items() if a and bool(_CREDENTIALS.search(a)) == secret}
-    if not secret:
-        hosts = [host for host in str(proxy.get("no_proxy") or "").split(",") if host]
-        values["NO_PROXY"] = ",".join([*hosts, *(a for a in LOCAL_ADDRESSES if a not in hosts)])
-    return values
+        return addresses
+    given = {"HTTP_PROXY": proxy.get("http"), "HTTPS_PROXY": proxy.get("https")}
+    addresses.update({name: address for name, address in given.items() if address})
+    hosts = [host for host in str(proxy.get("no_proxy") or "").split(",") if host]
+    addresses["NO_PROXY"] = ",".join([*hosts, *(a for a in LOCAL_ADDRESSES if a not in hosts)])
+    return addresses
 
 
-def _check_variable(instance: str, name: str, findings: Findings) -> None:
+def _check_variable(instance: str, name: str, value: str, findings: Findings) -> bool:
+    """False, and a problem, when the variable must not be an open one."""
+    shown = True
     if name == API_KEY:
+        shown = False
         message = f"instance {instance} has {API_KEY} among its open variables, where all can read it"
         findings.problem("secret_in_environment", message, "Give it as vllm_api_key (an instance's api_key).")
-    elif _SECRET_NAME.search(name):
+    elif names_login(value) or (_PROXY_NAME.fullmatch(name) and has_login(value)):
+        shown = False
+        message = f"instance {instance} has {name} among its open variables, and its value is an address with a login"
+        remedy = f"Give {name} as one of vllm_secrets (an instance's secrets), or a proxy as vllm_proxy."
+        findings.problem("secret_in_environment", message, remedy)
+    elif SECRET_NAME.search(name):
         message = f"instance {instance} has {name} among its open variables; its name looks like a secret"
         findings.warn("secret_in_environment", message, "Give it as vllm_secrets (an instance's secrets).")
-    if name in DELICATE:
-        message = f"instance {instance} sets {name}: {DELICATE[name]}"
+    reason = DELICATE.get(name) or (LOADER if name.startswith("LD_") else None)
+    if reason:
+        message = f"instance {instance} sets {name}: {reason}"
         findings.warn("environment_delicate", message, f"Leave {name} out unless you know why it is needed.")
+    return shown

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..module_utils.instance_state import container_name as planned_name
-from .allocation import Nodes, Request, allocate, host_nodes
-from .conflicts import check_image_store, node_holders
+from .allocation import Nodes, Request, allocate, check_swaps, host_nodes
+from .conflicts import check_image_store, is_running, node_holders
 from .environment import check_secrets, open_variables, secret_values
 from .host_checks import check_driver, check_notices, engine_pull_option, engine_runtime
 from .image import choose_image, image_system
@@ -53,10 +52,12 @@ class HostPlan:
     def instances(self, extra: dict[str, list[Argument]]) -> list[dict[str, Any]]:
         """Every instance that can be planned, with the extra arguments of each by its name."""
         wanted, findings = self.values["vllm_instances"], self.findings
-        held = node_holders(self.facts, self.observed, {planned_name(instance["name"]) for instance in wanted})
+        names = [instance["name"] for instance in wanted]
+        held = node_holders(self.facts, self.observed, names)
         nodes = host_nodes(self.facts, self.profile["nodes_per_card"], held)
         check_npu_nodes(self.facts, nodes, self.profile["title"], findings)
         given = allocate(self._requests(), nodes, findings) if nodes.names else {}
+        check_swaps(names, given, self._running_nodes(), findings)
         if not given:
             # Nothing can be planned, but what the host lacks beside NPUs is said as well.
             choose_devices(self.profile, self.facts, [], findings)
@@ -92,6 +93,10 @@ class HostPlan:
             Request(i["name"], default if i["npus"] is None else i["npus"], list(running.get(i["name"], [])))
             for i in self.values["vllm_instances"]
         ]
+
+    def _running_nodes(self) -> dict[str, list[str]]:
+        known = (self.observed or {}).get("instances") or []
+        return {entry["name"]: list(entry.get("npus") or []) for entry in known if is_running(entry)}
 
     def _resources(
         self, instance: dict[str, Any], chosen: list[str], nodes: Nodes, arguments: list[Argument]

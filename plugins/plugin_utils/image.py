@@ -155,7 +155,7 @@ def _check_digest(image: dict[str, Any], findings: Findings) -> None:
         findings.problem("image_digest_conflict", message, "Give the digest in one place.")
     if pinned and not digest:
         image["digest"] = pinned
-    if image["archive"] and digest:
-        message = f"vllm_image_digest is {digest}, but an image loaded from {image['archive']} has no registry digest"
-        remedy = "Leave vllm_image_digest out with an archive; check the archive's own checksum instead."
+    if image["archive"] and pinned:
+        message = f"vllm_image is {reference}: an image loaded from {image['archive']} cannot be given that name"
+        remedy = "Name it by its tag, and pin its id (docker image inspect --format '{{.Id}}') as vllm_image_digest."
         findings.problem("image_digest_archive", message, remedy)

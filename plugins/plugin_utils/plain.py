@@ -6,10 +6,18 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 Finding = dict[str, str]
+# What a value of the wrong shape can make of a filter's work.
+WRONG_INPUT = (TypeError, ValueError, LookupError, AttributeError)
+HIDDEN = "***"
+SECRET_NAME = re.compile(r"(TOKEN|PASSWORD|PASSWD|SECRET|API[-_]?KEY|ACCESS[-_]?KEY|CREDENTIAL)", re.IGNORECASE)
+# A login of an address inside a text: after a scheme, or user:password at its start. Greedy as has_login is.
+_LOGIN_IN_TEXT = re.compile(r"(?<=//)\S*@|^[^\s:/@]+:\S*@")
+_SECRET_FLAG = re.compile(r"(--?(?:api[-_]k\w*|hf[-_]t\w*)(?:\.\w+)?[=\s]\s*)\S.*", re.DOTALL)
 
 
 class Findings:
@@ -63,6 +71,49 @@ def plain(value: Any) -> Any:
 
 def _key(key: Any) -> str:
     return str.__str__(key) if isinstance(key, str) else str(plain(key))
+
+
+def has_login(address: str) -> bool:
+    """True when the address of a proxy or hub, with or without a scheme, carries a login.
+
+    Greedy on purpose: a password with an unescaped "/" or "@" must not be missed, so any "@" ends a login.
+    """
+    return "@" in address
+
+
+def names_login(text: str) -> bool:
+    """True when a text that may be anything holds an address with a login (scheme://…@, or user:password@host)."""
+    return _LOGIN_IN_TEXT.search(text) is not None
+
+
+def masked(value: Any) -> Any:
+    """The value as a message may show it: without logins, and without what stands under the name of a secret."""
+    if isinstance(value, str):
+        return _SECRET_FLAG.sub(rf"\1{HIDDEN}", _LOGIN_IN_TEXT.sub(f"{HIDDEN}@", value))
+    if isinstance(value, list):
+        after_flag = [isinstance(word, str) and _SECRET_FLAG.match(f"{word} x") is not None for word in value]
+        return [
+            HIDDEN if place and after_flag[place - 1] and "=" not in value[place - 1] else masked(item)
+            for place, item in enumerate(value)
+        ]
+    if isinstance(value, dict):
+        return {key: HIDDEN if SECRET_NAME.search(key) and item else masked(item) for key, item in value.items()}
+    return value
+
+
+def kind_of(value: Any) -> str:
+    """The type of a value by the name that people use for it in YAML."""
+    if value is None:
+        return "null"
+    names = ((bool, "bool"), (str, "str"), (int, "int"), (float, "float"), (Mapping, "dict"), (list, "list"))
+    return next((name for kind, name in names if isinstance(value, kind)), type(value).__name__)
+
+
+def wrong_input(failure: Exception, expected: str, **given: Any) -> str:
+    """The message for a caller who passed something else than expected, with the types of what was given."""
+    reason = f"there is no {failure}" if isinstance(failure, LookupError) else str(failure)
+    types = ", ".join(f"{name} is of type {kind_of(value)}" for name, value in given.items())
+    return f"{reason} ({types}; expected is {expected})"
 
 
 def listed(values: Iterable[Any]) -> str:

@@ -11,7 +11,7 @@ from ..module_utils.instance_state import container_name as planned_name
 from .conflicts import check_foreign, check_ports
 from .host_checks import check_engine, check_host, choose_family
 from .host_plan import HostPlan
-from .plain import Findings, plain
+from .plain import Findings, kind_of, plain
 from .profiles import merge_profiles, profile_errors
 from .serve import parse_extra_args
 from .settings import resolve_settings
@@ -25,10 +25,11 @@ def deployment_plan(facts: Any, settings: Any, profiles: Any, observed: Any = No
     problems, never raised; TypeError is for callers who pass something else than data.
     """
     facts, given, shipped, observed = plain(facts), plain(settings), plain(profiles), plain(observed)
-    if not all(isinstance(value, dict) for value in (facts, given, shipped)):
-        raise TypeError("facts, settings and profiles are dictionaries")
+    for name, value in (("facts", facts), ("settings", given), ("profiles", shipped)):
+        if not isinstance(value, dict):
+            raise TypeError(f"{name} must be a dictionary, not of type {kind_of(value)}")
     if not isinstance(observed, (dict, type(None))):
-        raise TypeError("observed is a dictionary or null")
+        raise TypeError(f"observed must be a dictionary or null, not of type {kind_of(observed)}")
     findings = Findings()
     values = resolve_settings(given, findings)
     wanted = values["vllm_instances"]

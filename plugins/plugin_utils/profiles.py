@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from .plain import listed, nearest, plain
+from .plain import kind_of, listed, nearest, plain
 from .versions import parse_release
 
 DRIVER = "{driver}"
@@ -221,29 +221,31 @@ def on_host(path: str, driver: str | None) -> str:
     return path.replace(DRIVER, (driver or DEFAULT_DRIVER).rstrip("/")).rstrip("/") or "/"
 
 
-def profile_paths(
-    profiles: dict[str, Any], overrides: dict[str, Any] | None = None, settings: dict[str, Any] | None = None
-) -> list[str]:
+def profile_paths(profiles: Any, overrides: Any = None, settings: Any = None) -> list[str]:
     """The sorted host paths that a deployment may mount, with {driver} in place: what npu_facts must look at.
 
     They are those of every profile, and the operator's folders where settings are given. Entries that are not in order
-    are left out here: deployment_plan names them.
+    are left out here: deployment_plan names them. TypeError is for shipped profiles that are no dictionary.
     """
-    merged = merge_profiles(plain(profiles), plain(overrides or {}))
+    shipped, changed, given = plain(profiles), plain(overrides), plain(settings)
+    if not _is_map(shipped):
+        raise TypeError(f"the hardware profiles must be a dictionary by family, not of type {kind_of(shipped)}")
+    merged = merge_profiles(shipped, changed if _is_map(changed) else {})
     found: set[str] = set()
     for profile in merged.values():
         parts = [profile, *(profile.get(key) for key in ("several_npus", "several_cards"))] if _is_map(profile) else []
         for part in parts:
             mounts = part.get("mounts") if _is_map(part) else None
-            found.update(m["source"] for m in mounts or [] if _is_map(m) and isinstance(m.get("source"), str))
-    return sorted({path.rstrip("/") for path in found | _folders(plain(settings or {}))} - {""})
+            entries = mounts if isinstance(mounts, list) else []
+            found.update(m["source"] for m in entries if _is_map(m) and isinstance(m.get("source"), str))
+    return sorted({path.rstrip("/") for path in found | _folders(given if _is_map(given) else {})} - {""})
 
 
 def _folders(settings: dict[str, Any]) -> set[str]:
     """The model cache and the folders of local models."""
     entries = [settings.get("vllm_model"), settings.get("vllm_model_cache")]
     instances = settings.get("vllm_instances")
-    entries += [entry.get("model") for entry in instances or [] if _is_map(entry)]
+    entries += [entry.get("model") for entry in (instances if isinstance(instances, list) else []) if _is_map(entry)]
     return {entry for entry in entries if isinstance(entry, str) and entry.startswith("/")}
 
 

@@ -117,6 +117,8 @@ def _changes(difference: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     image = difference.get("image") or {}
     if image.get("action", "none") != "none":
         changes.append(("image", str(image["action"]), str(image.get("reason") or "")))
+    if difference.get("helper"):
+        changes.append(("host helper", "install", "it is missing or of another version"))
     for instance in difference.get("instances") or []:
         why = "; ".join(_reason(reason) for reason in instance.get("reasons") or [])
         changes.append((str(instance["name"]), str(instance["action"]), why))

@@ -9,7 +9,7 @@ import json
 import re
 from typing import Any, NamedTuple
 
-from .plain import Findings, listed
+from .plain import Findings, listed, masked
 from .profiles import origin_of
 
 CONTAINER_PORT = 8000
@@ -27,12 +27,15 @@ RESERVED = {
     "--tensor-parallel-size": "Set it as vllm_tensor_parallel_size (an instance's tensor_parallel_size).",
     "--shutdown-timeout": "Set it as vllm_shutdown_timeout (an instance's shutdown_timeout).",
     "--api-key": "A key in the command line is readable by all: set it as vllm_api_key (an instance's api_key).",
+    "--hf-token": "A token in the command line is readable by all: set it as vllm_hf_token.",
     "--ssl-keyfile": "The readiness check speaks HTTP: end TLS in front of the endpoint.",
     "--ssl-certfile": "The readiness check speaks HTTP: end TLS in front of the endpoint.",
     "--root-path": "The readiness check asks /health and /v1: put a path prefix in front of the endpoint.",
     "--headless": "An instance must have an endpoint.",
     "--help": "It would end at once instead of serving.",
 }
+# Their values are neither shown nor kept.
+SECRET_FLAGS = ("--api-key", "--hf-token")
 # argparse takes prefixes that are unique; one this short is not taken for an abbreviation here.
 SHORTEST_PREFIX = 5
 EXTRA_REMEDY = (
@@ -87,17 +90,21 @@ def parse_extra_args(where: str, extra: list[Any], findings: Findings) -> list[A
         if isinstance(entry, dict):
             arguments += _from_dict(entry)
         elif isinstance(entry, bool) or not isinstance(entry, (str, int, float)):
-            _wrong(where, f"{entry!r} is no word", findings)
+            _wrong(where, f"{masked(entry)!r} is no word", findings)
+        elif arguments and _is_secret(arguments[-1].name) and not str(entry).startswith("--"):
+            # Its value, which may start with one dash.
+            continue
         elif _is_flag(str(entry)):
             arguments.append(_from_word(str(entry)))
         elif arguments and "=" not in arguments[-1].words[0]:
             arguments[-1].words.append(str(entry))
             arguments[-1].values.append(str(entry))
         else:
-            _wrong(where, f"{entry!r} follows no flag", findings)
+            _wrong(where, f"{masked(entry)!r} follows no flag", findings)
     for argument in arguments:
         _check_argument(where, argument, findings)
-    return arguments
+    # A plan is shown and stored: a secret is left out of it, not only refused.
+    return [argument for argument in arguments if not _is_secret(argument.name)]
 
 
 def _is_flag(word: str) -> bool:
@@ -105,6 +112,9 @@ def _is_flag(word: str) -> bool:
 
 
 def _from_word(word: str) -> Argument:
+    first = flag_name(re.split(r"[=\s]", word, maxsplit=1)[0])
+    if _is_secret(first):
+        return Argument(first, [first], [])
     flag, equals, value = word.partition("=")
     return Argument(flag_name(flag), [word], [value] if equals else [])
 
@@ -112,9 +122,22 @@ def _from_word(word: str) -> Argument:
 def _from_dict(entry: dict[str, Any]) -> list[Argument]:
     arguments = []
     for flag, value in entry.items():
+        first = flag_name(re.split(r"[=\s]", flag, maxsplit=1)[0])
+        if _is_secret(first):
+            arguments.append(Argument(first, [first], []))
+            continue
         words = default_words({flag: True if value is None else value}).get(flag, [])
         arguments.append(Argument(flag_name(flag), words, words[1:], removes=value is None or value is False))
     return arguments
+
+
+def _means(name: str, flag: str) -> bool:
+    """True for a flag's name, and for what argparse takes for its abbreviation."""
+    return name == flag or (len(name) >= SHORTEST_PREFIX and flag.startswith(name))
+
+
+def _is_secret(name: str) -> bool:
+    return any(_means(name, flag) for flag in SECRET_FLAGS)
 
 
 def _check_argument(where: str, argument: Argument, findings: Findings) -> None:
@@ -124,7 +147,7 @@ def _check_argument(where: str, argument: Argument, findings: Findings) -> None:
         _wrong(where, f"{shown!r} is no flag (a flag and its value are two entries)", findings)
         return
     for reserved, remedy in RESERVED.items():
-        if name == reserved or (len(name) >= SHORTEST_PREFIX and reserved.startswith(name)):
+        if _means(name, reserved):
             findings.problem("extra_args_reserved", f"{where}: {shown} is given by the plan, not by hand", remedy)
             return
     if name in JSON_FLAGS and not argument.removes and "." not in shown.split("=", 1)[0]:

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import ipaddress
+import posixpath
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .plain import Findings, listed, nearest, plain
+from .plain import Findings, listed, masked, nearest, plain
 from .quoting import QuotingError, refuse_control
 from .versions import split_suffix
 
@@ -21,10 +22,23 @@ INSTANCE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
 VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _REGISTRY = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*(:\d+)?(/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*")
 _REPOSITORY = re.compile(r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*(/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*")
-_REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:-]*?(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?")
+# The grammar of github.com/distribution/reference. A first part is a registry when it has a dot or a port, or is
+# localhost; everything after it is in small letters.
+_REFERENCE = re.compile(
+    r"(?:(?:[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+(?::\d+)?|[A-Za-z0-9-]+:\d+|localhost|\[[0-9A-Fa-f:]+\](?::\d+)?)/)?"
+    r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*)*"
+    r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}(?:@sha256:[0-9a-f]{64})?|@sha256:[0-9a-f]{64})"
+)
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _NODE = re.compile(r"/dev/davinci\d+")
+# Folders of the system: a container that may write there can break the host. In the second list all below them too.
+_SYSTEM_FOLDERS = re.compile(r"/(usr|var|bin|sbin|lib[^/]*)")
+_SYSTEM_TREES = re.compile(r"/(dev|etc|proc|sys|boot|run)(/.*)?")
+# The longest time limit, a day in seconds: beyond it a service that never starts is not noticed.
+LONGEST_S = 86_400
+# More digits are no number of anything here, and int() refuses them from 4300 on.
+_WHOLE = re.compile(r"\s*-?\d{1,30}\s*", re.ASCII)
 _TRUE = {"true", "yes", "on", "1"}
 _FALSE = {"false", "no", "off", "0"}
 
@@ -76,6 +90,18 @@ def _absolute(value: str) -> None:
         raise Invalid('an absolute path below "/", without ".."')
 
 
+def _cache(value: str) -> None:
+    _absolute(value)
+    path = posixpath.normpath(re.sub("/+", "/", value))
+    if path == "/" or _SYSTEM_FOLDERS.fullmatch(path) or _SYSTEM_TREES.fullmatch(path):
+        raise Invalid(f"a folder of its own for models: the container writes there, and {path} is the system's")
+
+
+def _not_a_flag(value: str) -> None:
+    if value.startswith("-"):
+        raise Invalid('a name that does not start with "-", which vLLM would take for a flag')
+
+
 def _address(value: str) -> None:
     try:
         ipaddress.ip_address(value)
@@ -92,7 +118,7 @@ def _registries(value: list[Any]) -> None:
 
 
 def _npus(value: Any) -> None:
-    if isinstance(value, bool) or (isinstance(value, int) and value < 1):
+    if isinstance(value, (bool, float)) or (isinstance(value, int) and value < 1):
         raise Invalid('a count of at least 1, a list of device nodes, or "all"')
     if isinstance(value, str) and value != "all":
         raise Invalid('a count, a list of device nodes such as ["/dev/davinci0"], or "all"')
@@ -134,7 +160,14 @@ def _proxy(value: dict[str, Any]) -> None:
 
 SETTINGS: tuple[Setting, ...] = (
     Setting("vllm_ascend_version", "str", "v0.23.0", check=_version),
-    Setting("vllm_image", "str", check=_matches(_REFERENCE, 'an image reference such as "registry/name:tag"')),
+    Setting(
+        "vllm_image",
+        "str",
+        check=_matches(
+            _REFERENCE,
+            'an image reference such as "registry/name:tag", as text with one tag, the name in small letters',
+        ),
+    ),
     Setting("vllm_image_os", "str", "auto", choices=("auto", "ubuntu", "openeuler")),
     Setting(
         "vllm_image_registries", "list", ("quay.io", "m.daocloud.io/quay.io", "quay.nju.edu.cn"), check=_registries
@@ -142,15 +175,15 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "vllm_image_repository", "str", "ascend/vllm-ascend", check=_matches(_REPOSITORY, "a repository, no registry")
     ),
-    Setting("vllm_image_archive", "path"),
+    Setting("vllm_image_archive", "path", check=_absolute),
     Setting("vllm_image_digest", "str", check=_matches(_DIGEST, '"sha256:" and 64 hexadecimal digits')),
     Setting("vllm_image_pull", "str", "missing", choices=("missing", "always", "never")),
     Setting("vllm_model", "str", "Qwen/Qwen3-0.6B", key="model"),
     Setting(
         "vllm_model_source", "str", "huggingface", key="model_source", choices=("huggingface", "modelscope", "local")
     ),
-    Setting("vllm_model_cache", "path", "/root/.cache", check=_absolute),
-    Setting("vllm_served_model_name", "str", key="served_model_name"),
+    Setting("vllm_model_cache", "path", "/root/.cache", check=_cache),
+    Setting("vllm_served_model_name", "str", key="served_model_name", check=_not_a_flag),
     Setting("vllm_hf_endpoint", "str", check=_matches(re.compile(r"https?://\S+"), "an http or https address")),
     Setting("vllm_hf_token", "str", secret=True, check=_api_key),
     Setting("vllm_instances", "list"),
@@ -167,10 +200,10 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("vllm_hardware_profiles", "dict", {}),
     Setting("vllm_accept_hung_npu_smi", "bool", False),
     Setting("vllm_adopt_containers", "bool", False),
-    Setting("vllm_node_timeout", "int", 900, minimum=0),
-    Setting("vllm_start_timeout", "int", 1800, key="start_timeout", minimum=1),
-    Setting("vllm_stop_timeout", "int", 60, key="stop_timeout", minimum=1),
-    Setting("vllm_shutdown_timeout", "int", key="shutdown_timeout", minimum=0),
+    Setting("vllm_node_timeout", "int", 900, minimum=0, maximum=LONGEST_S),
+    Setting("vllm_start_timeout", "int", 1800, key="start_timeout", minimum=1, maximum=LONGEST_S),
+    Setting("vllm_stop_timeout", "int", 60, key="stop_timeout", minimum=1, maximum=LONGEST_S),
+    Setting("vllm_shutdown_timeout", "int", key="shutdown_timeout", minimum=0, maximum=LONGEST_S),
     Setting("vllm_sysroot", "path"),
 )
 INSTANCE_SETTINGS = {setting.key: setting for setting in SETTINGS if setting.key}
@@ -211,7 +244,7 @@ def _value(setting: Setting, given: Any, where: str, findings: Findings) -> Any:
 
 
 def _convert(setting: Setting, given: Any) -> Any:
-    if setting.type in ("int", "raw") and isinstance(given, str) and re.fullmatch(r"\s*-?\d+\s*", given):
+    if setting.type in ("int", "raw") and isinstance(given, str) and _WHOLE.fullmatch(given):
         given = int(given)
     if setting.type == "int":
         _check_int(setting, given)
@@ -308,4 +341,4 @@ def _check_instance(instance: dict[str, Any], findings: Findings) -> None:
 
 
 def _invalid(where: str, value: Any, wanted: str, findings: Findings, code: str = "setting_invalid") -> None:
-    findings.problem(code, f"{where} is {value!r}; expected is {wanted}", SETTING_REMEDY)
+    findings.problem(code, f"{where} is {masked(value)!r}; expected is {wanted}", SETTING_REMEDY)

@@ -22,7 +22,9 @@ from ansible_collections.vllm_ascend.fleet.plugins.filter import (
     instance_secrets,
     shell_command,
 )
-from ansible_collections.vllm_ascend.fleet.plugins.plugin_utils import difference, plan, profiles
+from ansible_collections.vllm_ascend.fleet.plugins.module_utils import helper_install
+from ansible_collections.vllm_ascend.fleet.plugins.module_utils.host_control import Host
+from ansible_collections.vllm_ascend.fleet.plugins.plugin_utils import difference, plain, plan, profiles
 from ansible_collections.vllm_ascend.fleet.tests.unit.support.facts_builder import (
     PROFILES,
     ROOT,
@@ -52,6 +54,9 @@ PLAY = """
     results:
       plan: "{{ plan }}"
       difference: "{{ plan | vllm_ascend.fleet.deployment_difference(observed) }}"
+      settled_helper: >-
+        {{ (plan | vllm_ascend.fleet.deployment_difference(
+              observed | combine({'helper': {'path': '/h', 'version': '1', 'digest': digest}}))).helper }}
       run: "{{ plan.instances[0].container | vllm_ascend.fleet.docker_run(name='job', published_ports=[]) }}"
       shell: "{{ plan.instances[0].serve_args | vllm_ascend.fleet.shell_command }}"
       paths: "{{ shipped | vllm_ascend.fleet.hardware_paths({}, settings) }}"
@@ -67,6 +72,11 @@ PLAY = """
 """
 
 
+def installed_digest(folder):
+    """The digest of the helper as the module puts it on a host."""
+    return helper_install.install(Host(root=str(folder)), check=True)["digest"]
+
+
 def test_the_filters_inside_ansible(tmp_path):
     facts, observed = build_facts(case_of("atlas_300i_duo")), build_observed()
     (tmp_path / "facts.json").write_text(json.dumps(facts))
@@ -77,6 +87,7 @@ def test_the_filters_inside_ansible(tmp_path):
             str(pathlib.Path(sys.executable).parent / "ansible-playbook"), str(tmp_path / "play.yml"),
             "-i", "localhost,", "-c", "local",
             "-e", json.dumps({"folder": str(tmp_path), "profiles_folder": str(PROFILES)}),
+            "-e", json.dumps({"digest": installed_digest(tmp_path)}),
             "-e", f"ansible_python_interpreter={sys.executable}",
         ],
         cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
@@ -87,7 +98,9 @@ def test_the_filters_inside_ansible(tmp_path):
     expected = plan.deployment_plan(facts, SETTINGS, shipped_profiles(), observed)
     assert expected["problems"] == []
     assert results["plan"] == expected
-    assert results["difference"] == difference.deployment_difference(expected, observed)
+    digest = deployment_difference.own_helper_digest()
+    assert results["difference"] == difference.deployment_difference(expected, observed, digest)
+    assert results["settled_helper"] is False
     assert "job" in results["run"] and "--publish" not in results["run"]
     assert results["shell"].startswith("vllm serve Qwen/Qwen3-0.6B --dtype float16")
     assert results["paths"] == profiles.profile_paths(shipped_profiles(), {}, SETTINGS)
@@ -115,3 +128,58 @@ def test_a_filter_has_its_documentation(module):
 def test_a_callers_error_is_a_filter_error(call):
     with pytest.raises(AnsibleFilterError):
         call()
+
+
+PLAN = plan.deployment_plan(build_facts(case_of("atlas_a2")), {}, shipped_profiles(), None)
+CONTAINER = PLAN["instances"][0]["container"]
+WRONG = [5, 1.5, True, [5], "x", None]
+
+
+@pytest.mark.parametrize(
+    ("call", "argument"),
+    [
+        (lambda value: deployment_plan.deployment_plan(value, {}, {}), "facts"),
+        (lambda value: deployment_plan.deployment_plan({}, value, {}), "settings"),
+        (lambda value: deployment_plan.deployment_plan({}, {}, value), "profiles"),
+        (lambda value: deployment_difference.deployment_difference(value, {}), "plan"),
+        (lambda value: docker_run.docker_run(value), "spec"),
+        (lambda value: hardware_paths.hardware_paths(value), "shipped"),
+        (lambda value: instance_secrets.instance_secrets(value), "settings"),
+    ],
+)
+@pytest.mark.parametrize("value", WRONG, ids=repr)
+def test_a_wrong_type_is_named_with_what_is_expected(call, argument, value):
+    with pytest.raises(AnsibleFilterError) as failure:
+        call(value)
+    assert f"{argument} is of type {plain.kind_of(value)}" in str(failure.value)
+    assert "expected is" in str(failure.value)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: deployment_difference.deployment_difference({"instances": 5}, {}),
+        lambda: deployment_difference.deployment_difference({"instances": [{}]}, {}),
+        lambda: deployment_difference.deployment_difference({"image": "x"}, {}),
+        lambda: deployment_difference.deployment_difference(PLAN, {"instances": [5]}),
+        lambda: deployment_plan.deployment_plan({"problems": [{}]}, {}, {}),
+        lambda: docker_run.docker_run({}),
+        lambda: docker_run.docker_run({**CONTAINER, "devices": "/dev/davinci0"}),
+        lambda: docker_run.docker_run({**CONTAINER, "labels": "a=b"}),
+        lambda: docker_run.docker_run({**CONTAINER, "mounts": ["/srv"]}),
+        lambda: docker_run.docker_run({**CONTAINER, "name": 5}),
+        lambda: shell_command.shell_command("vllm serve"),
+        lambda: shell_command.shell_command(None),
+        lambda: shell_command.shell_command({"a": 1}),
+    ],
+)
+def test_a_wrong_shape_inside_is_a_filter_error_too(call):
+    with pytest.raises(AnsibleFilterError, match="expected is"):
+        call()
+
+
+@pytest.mark.parametrize("value", [*WRONG, [], {}, "", {"atlas_a2": 5}, {"atlas_a2": {"mounts": 5}}], ids=repr)
+def test_the_paths_need_no_sound_profiles_of_the_operators(value):
+    shipped = hardware_paths.hardware_paths(shipped_profiles())
+    found = hardware_paths.hardware_paths(shipped_profiles(), value, {"vllm_instances": value})
+    assert "/usr/local/dcmi" in found and set(found) <= set(shipped)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.vllm_ascend.fleet.plugins.plugin_utils.allocation import (
+    Holder,
     Request,
     allocate,
     by_number,
@@ -28,7 +29,7 @@ def names(*numbers):
 
 def run(requests, numbers, per_card=1, held=(), chips=()):
     findings = Findings()
-    nodes = host_nodes(facts(numbers, chips), per_card, {name: "container x" for name in names(*held)})
+    nodes = host_nodes(facts(numbers, chips), per_card, {name: Holder("container x") for name in names(*held)})
     return allocate([Request(*request) for request in requests], nodes, findings), findings.problems
 
 

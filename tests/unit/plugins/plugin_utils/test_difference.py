@@ -23,6 +23,9 @@ from ansible_collections.vllm_ascend.fleet.tests.unit.support.facts_builder impo
 REFERENCE = "quay.io/ascend/vllm-ascend:v0.23.0"
 
 
+HELPER = {"path": "/usr/local/libexec/vllm-ascend/host.py", "version": "1", "digest": "a" * 64}
+
+
 def plan_of(**settings):
     return deployment_plan(build_facts(case_of("atlas_a2"), npus=2), settings, shipped_profiles())
 
@@ -33,7 +36,7 @@ PLAN = plan_of(vllm_api_key="k")
 def settled(plan=PLAN, **changes):
     """A host where the plan was carried out, but for the changes of its instance."""
     instances = [observed_instance(plan["instances"][0], **changes)]
-    return build_observed(instances=instances, images=[observed_image(REFERENCE)])
+    return build_observed(instances=instances, images=[observed_image(REFERENCE)], helper=HELPER)
 
 
 def only(difference):
@@ -42,13 +45,13 @@ def only(difference):
 
 
 def test_nothing_to_do():
-    difference = deployment_difference(PLAN, settled())
+    difference = deployment_difference(PLAN, settled(), HELPER["digest"])
     assert difference == {
         "changed": False,
         "image": {"action": "none", "reason": "the host has it", "id": "sha256:1"},
         "instances": [{"name": "ascend", "action": "none", "reasons": []}],
         "orphans": [],
-        "helper": None,
+        "helper": False,
     }
 
 
@@ -213,7 +216,45 @@ def test_a_plan_with_problems_makes_no_orphans():
     assert (difference["orphans"], difference["changed"], difference["instances"]) == ([], False, [])
 
 
-@pytest.mark.parametrize("arguments", [(None, None), ([], {}), ({}, [])])
+@pytest.mark.parametrize(
+    ("helper", "wanted", "expected"),
+    [
+        (HELPER, "a" * 64, False),
+        (HELPER, "b" * 64, True),
+        (None, "a" * 64, True),
+        (None, None, True),
+        # Nobody said which helper is wanted.
+        (HELPER, None, None),
+    ],
+)
+def test_a_missing_or_another_helper_is_a_difference_of_its_own(helper, wanted, expected):
+    difference = deployment_difference(PLAN, {**settled(), "helper": helper}, wanted)
+    assert (difference["helper"], difference["changed"]) == (expected, bool(expected))
+    assert only(difference) == ("none", [])
+
+
+def test_the_helper_without_an_observation_and_without_instances():
+    assert deployment_difference(PLAN, None, "a" * 64)["helper"] is True
+    empty = {**PLAN, "instances": []}
+    assert deployment_difference(empty, {**settled(), "helper": None}, "a" * 64)["helper"] is False
+
+
+def test_an_image_of_an_archive_is_known_by_its_id():
+    plan = plan_of(vllm_image_archive="/srv/i.tar", vllm_image_digest="sha256:" + "a" * 64)
+    there = observed_image(REFERENCE, "sha256:" + "a" * 64)
+    assert deployment_difference(plan, build_observed(images=[there]))["image"]["action"] == "none"
+    other = observed_image(REFERENCE, "sha256:" + "b" * 64)
+    assert deployment_difference(plan, build_observed(images=[other]))["image"]["action"] == "fetch"
+
+
+def test_an_own_image_with_tag_and_digest_is_found_on_the_host():
+    digest = "sha256:" + "a" * 64
+    plan = plan_of(vllm_image=f"hub.example/own:1@{digest}")
+    there = observed_image("hub.example/own:1", digests=[f"hub.example/own@{digest}"])
+    assert deployment_difference(plan, build_observed(images=[there]))["image"]["action"] == "none"
+
+
+@pytest.mark.parametrize("arguments", [(None, None), ([], {}), ({}, []), ({}, {}, 5)])
 def test_only_a_callers_error_is_raised(arguments):
     with pytest.raises(TypeError):
         deployment_difference(*arguments)

@@ -242,6 +242,89 @@ def test_secret_values_never_enter_the_plan():
     }
 
 
+ADDRESSES = [
+    "http://user:SHOWN@proxy:3128",
+    "http://user:SH/SHOWN@proxy:3128",
+    "http://user:SH@SHOWN@proxy:3128",
+    "user:SHOWN@proxy:3128",
+    "SHOWN@proxy:3128",
+    "socks5://SHOWN@proxy",
+]
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_an_address_with_a_login_is_a_secret(address):
+    settings = {"vllm_proxy": {"http": address, "https": "http://open:3128"}}
+    plan = plan_of(**settings)
+    container = plan["instances"][0]["container"]
+    assert plan["problems"] == [] and "SHOWN" not in json.dumps(plan)
+    assert [secret["name"] for secret in container["secrets"]] == ["HTTP_PROXY"]
+    assert container["environment"]["HTTPS_PROXY"] == "http://open:3128"
+    assert instance_secrets(settings) == {"ascend": {"HTTP_PROXY": address}}
+
+
+def test_a_mirror_with_a_login_is_a_secret():
+    settings = {"vllm_hf_endpoint": "https://user:SH/SHOWN@hub.example"}
+    plan = plan_of(**settings)
+    assert plan["problems"] == [] and "SHOWN" not in json.dumps(plan)
+    assert [secret["name"] for secret in plan["instances"][0]["container"]["secrets"]] == ["HF_ENDPOINT"]
+    assert instance_secrets(settings) == {"ascend": {"HF_ENDPOINT": "https://user:SH/SHOWN@hub.example"}}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("https_proxy", address) for address in ADDRESSES),
+        ("INDEX", "https://user:SH/SHOWN@hub.example/simple"),
+        ("DATABASE", "user:SHOWN@db:5432"),
+        ("OPTIONS", "--index=https://user:SHOWN@hub.example"),
+        ("VLLM_API_KEY", "SHOWN"),
+    ],
+)
+def test_an_open_variable_must_not_be_a_secret(name, value):
+    plan = plan_of(vllm_environment={name: value, "A": "1"})
+    assert codes(plan) == ["secret_in_environment"] and name in plan["problems"][0]["message"]
+    assert "SHOWN" not in json.dumps(plan)
+    assert plan["instances"][0]["container"]["environment"] == {"A": "1"}
+
+
+@pytest.mark.parametrize("value", ["https://hub.example/a", "me@hub.example", "proxy:3128", "a: b @ c"])
+def test_an_address_without_a_login_is_no_secret(value):
+    assert instance_of(vllm_environment={"A": value})["container"]["environment"] == {"A": value}
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        ["--api-key=SHOWN"],
+        ["--api-key", "SHOWN"],
+        ["--api-key", "SHOWN", "SHOWN-TOO"],
+        ["--api-key=SHOWN", "SHOWN-TOO"],
+        ["--api-key SHOWN"],
+        ["--api-key", "-SHOWN"],
+        ["--api_key", "SHOWN"],
+        ["--api-k=SHOWN"],
+        ["--api-key.x=SHOWN"],
+        [{"--api-key": "SHOWN"}],
+        [{"--api-key": ["SHOWN"]}],
+        [{"--api-key=SHOWN": None}],
+        ["--hf-token", "SHOWN"],
+        [["--api-key", "SHOWN"]],
+    ],
+    ids=repr,
+)
+def test_a_key_in_the_extra_arguments_is_refused_and_dropped(extra):
+    plan = plan_of(vllm_extra_args=["--seed", "1", *extra, "--enforce-eager"])
+    assert plan["problems"] and "SHOWN" not in json.dumps(plan)
+    words = plan["instances"][0]["serve_args"]
+    assert words[3:] == ["--seed", "1", "--enforce-eager"]
+
+
+def test_a_key_in_the_extra_arguments_has_a_place_of_its_own():
+    (problem,) = plan_of(vllm_extra_args=["--api-key", "k"])["problems"]
+    assert problem["code"] == "extra_args_reserved" and "vllm_api_key" in problem["remedy"]
+
+
 def test_the_digests_of_a_plan_are_those_of_the_secrets():
     settings = {
         "vllm_api_key": "k",
@@ -272,7 +355,10 @@ def test_an_invalid_secret_is_a_problem_that_does_not_show_it():
         ({"vllm_environment": {"VLLM_API_KEY": "k"}}, "secret_in_environment", None),
         ({"vllm_environment": {"MY_TOKEN": "k"}}, None, "secret_in_environment"),
         ({"vllm_environment": {"ASCEND_RT_VISIBLE_DEVICES": "3"}}, None, "environment_delicate"),
-        ({"vllm_environment": {"LD_LIBRARY_PATH": "/x"}}, None, "environment_delicate"),
+        *[
+            ({"vllm_environment": {name: "/x"}}, None, "environment_delicate")
+            for name in ("LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT", "PATH", "HOME")
+        ],
         ({"vllm_environment": {"A": "1"}, "vllm_secrets": {"A": "2"}}, "environment_duplicate", None),
         ({"vllm_api_key": "a", "vllm_secrets": {"VLLM_API_KEY": "b"}}, "environment_duplicate", None),
     ],

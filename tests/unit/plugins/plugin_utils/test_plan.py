@@ -9,6 +9,7 @@ import json
 
 import pytest
 from ansible_collections.vllm_ascend.fleet.plugins.plugin_utils.plan import deployment_plan
+from ansible_collections.vllm_ascend.fleet.plugins.plugin_utils.settings import INSTANCE_SETTINGS, SETTINGS
 from ansible_collections.vllm_ascend.fleet.tests.unit.support.facts_builder import (
     add_several_paths,
     build_facts,
@@ -337,6 +338,87 @@ def test_an_instance_keeps_the_nodes_that_it_runs_on():
     assert plan_of(facts, build_observed(instances=[own]))["instances"][0]["npus"] == ["/dev/davinci2"]
 
 
+def running(name, npus, facts, **changes):
+    """An instance that was deployed under that name on these nodes."""
+    entry = {"name": name, "npus": npus}
+    plan = plan_of(facts, vllm_instances=[entry])
+    assert plan["problems"] == []
+    ident = name.encode().hex().ljust(64, "0")[:64]
+    observed = observed_instance(plan["instances"][0], ports=[])
+    return {**observed, "container": {**observed["container"], "id": ident}, **changes}
+
+
+def host_of(count):
+    return add_several_paths(build_facts(case_of("atlas_a2"), npus=count))
+
+
+def test_a_renamed_instance_finds_its_node_held_by_the_old_one():
+    facts = host_of(1)
+    old = running("old", ["/dev/davinci0"], facts)
+    facts["usage"] = [
+        {"device": "/dev/davinci0", "owner": {"kind": "process", "name": "VLLM", "id": 42}},
+        {"device": "/dev/davinci0", "owner": {"kind": "container", "name": None, "id": old["container"]["id"]}},
+    ]
+    plan = plan_of(facts, build_observed(instances=[old]), vllm_instances=[{"name": "new"}])
+    assert codes(plan) == ["npu_held", "npu_shortage"]
+    problem = found(plan, "npu_held")
+    assert "instance old" in problem["message"] and "/dev/davinci0" in problem["message"]
+    assert """remove.yml -e '{"vllm_instance_names": ["old"]}'""" in problem["remedy"]
+    asked = plan_of(facts, build_observed(instances=[old]), vllm_instances=[{"name": "n", "npus": ["/dev/davinci0"]}])
+    assert codes(asked) == ["npu_held"] and "remove.yml" in found(asked, "npu_held")["remedy"]
+    every = plan_of(facts, build_observed(instances=[old]), vllm_instances=[{"name": "n", "npus": "all"}])
+    assert "remove.yml" in found(every, "npu_held")["remedy"]
+
+
+def test_nodes_of_an_orphan_are_left_alone_where_others_are_free():
+    facts = host_of(2)
+    old = running("old", ["/dev/davinci0"], facts)
+    plan = plan_of(facts, build_observed(instances=[old]), vllm_instances=[{"name": "new"}])
+    assert (plan["problems"], plan["instances"][0]["npus"]) == ([], ["/dev/davinci1"])
+
+
+def test_an_orphan_that_is_stopped_holds_nothing():
+    facts = host_of(1)
+    old = running("old", ["/dev/davinci0"], facts, container=None, active_state="inactive")
+    plan = plan_of(facts, build_observed(instances=[old]), vllm_instances=[{"name": "new"}])
+    assert (plan["problems"], plan["instances"][0]["npus"]) == ([], ["/dev/davinci0"])
+
+
+def test_a_port_of_an_orphan_names_its_removal():
+    old = running("old", ["/dev/davinci3"], host_of(4), ports=[8000])
+    plan = plan_of(observed=build_observed(instances=[old]))
+    assert "remove.yml" in found(plan, "port_taken")["remedy"]
+
+
+def swap(first, second, **changes):
+    facts = host_of(2)
+    observed = [running("a", ["/dev/davinci0"], facts), running("b", ["/dev/davinci1"], facts, **changes)]
+    entries = [{"name": "a", "npus": first}, {"name": "b", "npus": second, "port": 8001}]
+    return plan_of(facts, build_observed(instances=observed), vllm_instances=entries)
+
+
+def test_running_instances_that_swap_nodes_need_one_stopped_first():
+    plan = swap(["/dev/davinci1"], ["/dev/davinci0"])
+    assert codes(plan) == ["npu_swapped"]
+    problem = plan["problems"][0]
+    assert "instance a gets /dev/davinci1" in problem["message"] and "the instance b runs on" in problem["message"]
+    assert """stop.yml -e '{"vllm_instance_names": ["b"]}'""" in problem["remedy"]
+    stopped = {"container": None, "active_state": "inactive"}
+    assert swap(["/dev/davinci1"], ["/dev/davinci0"], **stopped)["problems"] == []
+    assert swap(["/dev/davinci0"], ["/dev/davinci1"])["problems"] == []
+
+
+def test_a_node_that_an_earlier_instance_gives_up_is_free_in_time():
+    facts = host_of(3)
+    observed = [running("a", ["/dev/davinci0"], facts), running("b", ["/dev/davinci1"], facts)]
+    entries = [
+        {"name": "a", "npus": ["/dev/davinci2"]},
+        {"name": "b", "npus": ["/dev/davinci0"], "port": 8001},
+    ]
+    plan = plan_of(facts, build_observed(instances=observed), vllm_instances=entries)
+    assert plan["problems"] == []
+
+
 # -- images ------------------------------------------------------------------------------------------------------------
 
 
@@ -369,7 +451,14 @@ def test_a_digest_comes_from_one_place():
     assert plan_of(vllm_image=pinned)["image"]["digest"] == DIGEST
     other = "sha256:" + "b" * 64
     assert codes(plan_of(vllm_image=pinned, vllm_image_digest=other)) == ["image_digest_conflict"]
-    assert codes(plan_of(vllm_image_archive="/srv/i.tar", vllm_image_digest=DIGEST)) == ["image_digest_archive"]
+
+
+def test_an_archive_may_be_pinned_by_the_image_id():
+    plan = plan_of(vllm_image_archive="/srv/i.tar", vllm_image_digest=DIGEST)
+    assert plan["problems"] == []
+    assert (plan["image"]["archive"], plan["image"]["digest"]) == ("/srv/i.tar", DIGEST)
+    pinned = plan_of(vllm_image_archive="/srv/i.tar", vllm_image=f"hub.example/own:1@{DIGEST}")
+    assert codes(pinned) == ["image_digest_archive"]
 
 
 def test_an_image_that_may_not_be_pulled_must_be_there():
@@ -415,6 +504,48 @@ def test_a_new_family_is_one_entry():
 
 
 # -- callers -----------------------------------------------------------------------------------------------------------
+
+
+HOSTILE = [5, 1.5, True, [], {}, [5], {"a": 1}, "", "x", None, "é", "a\nb", "-x", 10**30, -1, "\ud800", [None], [{}]]
+HOSTS = {
+    family: build_facts(case_of(family), npus=2) for family in ("atlas_a2", "atlas_a3", "atlas_300i_duo", "atlas_950dt")
+}
+
+
+def check_is_a_plan(plan):
+    assert set(plan) == {"family", "product", "image", "instances", "explain", "problems", "warnings"}
+    assert json.loads(json.dumps(plan)) == plan
+    assert plan["problems"] or plan["instances"]
+
+
+@pytest.mark.parametrize("value", HOSTILE, ids=repr)
+@pytest.mark.parametrize("name", [setting.name for setting in SETTINGS])
+def test_no_setting_makes_the_plan_raise(name, value):
+    for facts in HOSTS.values():
+        check_is_a_plan(plan_of(facts, build_observed(), **{name: value}))
+
+
+@pytest.mark.parametrize("value", HOSTILE, ids=repr)
+@pytest.mark.parametrize("key", ["name", *INSTANCE_SETTINGS])
+def test_no_value_of_an_instance_makes_the_plan_raise(key, value):
+    check_is_a_plan(plan_of(observed=build_observed(), vllm_instances=[{"name": "a", key: value}]))
+
+
+@pytest.mark.parametrize("key", ["image", "devices", "mounts", "several_npus", "serve_args", "refuses", "notices"])
+@pytest.mark.parametrize("value", HOSTILE, ids=repr)
+def test_no_profile_of_the_operators_makes_the_plan_raise(key, value):
+    check_is_a_plan(plan_of(vllm_hardware_profiles={"atlas_a2": {key: value}}))
+
+
+@pytest.mark.parametrize("name", [setting.name for setting in SETTINGS])
+def test_null_is_the_default_of_every_setting(name):
+    assert plan_of(observed=build_observed(), **{name: None}) == plan_of(observed=build_observed())
+
+
+@pytest.mark.parametrize("key", list(INSTANCE_SETTINGS))
+def test_null_in_an_instance_is_the_hosts_value(key):
+    plan = plan_of(vllm_instances=[{"name": "ascend", key: None}], vllm_port=8100)
+    assert plan == plan_of(vllm_port=8100)
 
 
 @pytest.mark.parametrize("arguments", [(None, {}, {}), ({}, [], {}), ({}, {}, None), ({}, {}, {}, [])])

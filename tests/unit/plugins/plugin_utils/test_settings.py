@@ -52,6 +52,23 @@ def test_null_and_the_empty_string_of_older_cores_are_the_default():
         ("vllm_adopt_containers", "False", False),
         ("vllm_served_model_name", 7, "7"),
         ("vllm_image_registries", ["localhost:5000/quay.io"], ["localhost:5000/quay.io"]),
+        *[
+            ("vllm_model_cache", path, path)
+            for path in ("/var/lib/models", "/usr/local/models", "/home", "/runs", "/etcd")
+        ],
+        *[
+            ("vllm_image", reference, reference)
+            for reference in (
+                "name:1",
+                "team/name:v1_2.x-3",
+                "localhost/name:1",
+                "Hub.example:5000/team/a__b--c.d:1",
+                "[::1]:5000/name:1",
+                f"name:1@sha256:{'0' * 64}",
+                f"hub.example/name@sha256:{'0' * 64}",
+            )
+        ],
+        ("vllm_start_timeout", 86400, 86400),
     ],
 )
 def test_values_are_converted(name, given, value):
@@ -78,9 +95,55 @@ WRONG = [
     ("vllm_model_cache", "cache", "absolute path"),
     ("vllm_model_cache", "/", "absolute path"),
     ("vllm_model_cache", "/srv/../root", "absolute path"),
+    *[
+        ("vllm_model_cache", path, "a folder of its own")
+        for path in (
+            "/dev",
+            "/etc/",
+            "//etc",
+            "/./etc",
+            "/usr",
+            "/proc",
+            "/sys",
+            "/boot",
+            "/var",
+            "/bin",
+            "/sbin",
+            "/lib",
+            "/lib64",
+            "/run",
+            "/dev/shm",
+            "/etc/models",
+            "/proc/1/root",
+            "/sys/fs",
+            "/boot/efi",
+            "/run/user/0",
+        )
+    ],
     ("vllm_hf_endpoint", "hub.example", "http"),
     ("vllm_npus", 0, "at least 1"),
     ("vllm_npus", True, "a count"),
+    ("vllm_npus", 1.5, "a count"),
+    ("vllm_npus", 1.0, "a count"),
+    ("vllm_npus", [1.5], "no node number"),
+    ("vllm_tensor_parallel_size", 1.5, "whole number"),
+    ("vllm_node_timeout", True, "whole number"),
+    ("vllm_start_timeout", 60.0, "whole number"),
+    ("vllm_start_timeout", 86401, "at most 86400"),
+    ("vllm_stop_timeout", 86401, "at most 86400"),
+    ("vllm_node_timeout", 86401, "at most 86400"),
+    ("vllm_shutdown_timeout", 86401, "at most 86400"),
+    ("vllm_port", "9" * 5000, "whole number"),
+    ("vllm_image", 5, "with one tag"),
+    ("vllm_image", 1.5, "with one tag"),
+    ("vllm_image", "quay.io/ascend/vllm-ascend", "with one tag"),
+    ("vllm_image", "quay.io/Ascend/vllm-ascend:v1", "small letters"),
+    ("vllm_image", "Ascend/vllm-ascend:v1", "small letters"),
+    ("vllm_image", "quay.io/ascend/vllm-ascend:v1:v2", "with one tag"),
+    ("vllm_image", "quay.io/ascend//vllm-ascend:v1", "image reference"),
+    ("vllm_image", "quay.io/ascend/vllm-ascend:-v1", "image reference"),
+    ("vllm_image_archive", "images/vllm.tar", "absolute path"),
+    ("vllm_served_model_name", "--port", 'not start with "-"'),
     ("vllm_npus", "some", '"all"'),
     ("vllm_npus", {}, '"all"'),
     ("vllm_npus", [], "device nodes"),
@@ -137,6 +200,28 @@ def test_a_secret_value_is_not_shown(name, given):
     assert name in problem["message"] and "SHOWN" not in problem["message"]
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"vllm_hf_endpoint": "ftp://user:SHOWN@hub.example"},
+        {"vllm_hf_endpoint": "user:SHO/SHOWN@hub.example"},
+        {"vllm_image": "https://user:SHOWN@hub.example/x:1"},
+        {"vllm_image_registries": ["user:SHOWN@hub.example"]},
+        {"vllm_extra_args": "--api-key SHOWN"},
+        {"vllm_extra_args": {"--api-key": "SHOWN"}},
+        {"vllm_instances": {"name": "a", "api_key": "SHOWN"}},
+        {"vllm_instances": [["--api-key", "SHOWN"]]},
+        {"vllm_environment": ["HTTP_PROXY=http://user:p/SHOWN@proxy"]},
+        {"vllm_environment": {"A": True, "MY_TOKEN": "SHOWN"}},
+        {"vllm_instances": [{"name": "a", "secrets": {"A": "SHOWN\n"}, "api_key": "SHOWN KEY"}]},
+    ],
+    ids=repr,
+)
+def test_a_secret_in_the_wrong_place_is_not_shown_either(given):
+    problems = resolve(**given)[1].problems
+    assert problems and all("SHOWN" not in problem["message"] for problem in problems)
+
+
 def test_all_problems_are_found_at_once():
     given = {name: value for name, value, _part in WRONG}
     places = {problem["message"].split(" ", 1)[0] for problem in resolve(**given)[1].problems}
@@ -153,6 +238,9 @@ def test_a_setting_nobody_knows_is_a_warning_with_the_nearest_name():
     [
         ({"name": "a", "modle": "x"}, "setting_unknown_key", '"modle" (did you mean "model"?)'),
         ({"name": "a", "port": "x"}, "setting_invalid", "vllm_instances[0].port is 'x'"),
+        ({"name": "a", "port": 8000.0}, "setting_invalid", "vllm_instances[0].port is 8000.0"),
+        ({"name": "a", "npus": 1.5}, "setting_invalid", "vllm_instances[0].npus is 1.5"),
+        ({"name": "a", "npus": True}, "setting_invalid", "vllm_instances[0].npus is True"),
         ({"name": "A"}, "instance_name_invalid", "vllm_instances[0].name is 'A'"),
         ({"name": "-a"}, "instance_name_invalid", "'-a'"),
         ({"name": "a" * 32}, "instance_name_invalid", "at most 31"),
