@@ -34,6 +34,17 @@ unit: venv ## Run the unit tests, those of the host code under Python 3.7 too
 molecule: venv ## Run the molecule scenario on the rack
 	$(BIN)/molecule test --all
 
+# Two groups that have no host of the rack in common, so that they run side by side.
+.PHONY: integration integration-fleet integration-host
+integration: integration-fleet integration-host ## Run the integration tests on the rack
+
+integration-fleet: venv
+	$(BIN)/python -m pytest tests/integration/test_site.py tests/integration/test_quoting.py tests/integration/test_vllm_image.py
+
+integration-host: venv
+	$(BIN)/python -m pytest tests/integration/test_transaction.py tests/integration/test_replay.py \
+	  tests/integration/test_engine_image.py tests/lab
+
 .PHONY: test
 test: venv ## Run all tests
 	tests/run

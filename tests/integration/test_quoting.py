@@ -11,7 +11,7 @@ from ansible_collections.vllm_ascend.fleet.plugins.plugin_utils.container import
 from ansible_collections.vllm_ascend.fleet.plugins.plugin_utils.quoting import systemd_command
 from ansible_collections.vllm_ascend.fleet.tests.integration.rack import on
 
-pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("site")]
+pytestmark = pytest.mark.lab
 HOST = "a5-openeuler-1"
 IMAGE = "quay.io/ascend/vllm-ascend:v0.23.0-a5-openeuler"
 UNIT = "quoting-round-trip"

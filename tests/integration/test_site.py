@@ -14,7 +14,7 @@ import yaml
 from ansible_collections.vllm_ascend.fleet.tests.integration.rack import BAD, BIN, ROOT, on, playbook, site
 
 # Another group has a2-ubuntu-1 meanwhile.
-pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("site")]
+pytestmark = pytest.mark.lab
 HOSTS = "all:!a2-ubuntu-1"
 GOOD = ("a3-openeuler-1", "duo-ubuntu-1", "pro-openeuler-1", "a5-openeuler-1")
 HOST = "a3-openeuler-1"

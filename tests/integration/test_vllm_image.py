@@ -16,7 +16,7 @@ import pytest
 
 from tests.lab import settings
 
-pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("site")]
+pytestmark = pytest.mark.lab
 
 HOST = "plain-1"
 REPOSITORY = "ascend/vllm-ascend"
