@@ -36,14 +36,14 @@ molecule: venv ## Run the molecule scenario on the rack
 
 # Two groups that have no host of the rack in common, so that they run side by side.
 .PHONY: integration integration-fleet integration-host
+FLEET := $(addprefix tests/integration/test_,site.py quoting.py vllm_image.py)
 integration: integration-fleet integration-host ## Run the integration tests on the rack
 
 integration-fleet: venv
-	$(BIN)/python -m pytest tests/integration/test_site.py tests/integration/test_quoting.py tests/integration/test_vllm_image.py
+	$(BIN)/python -m pytest $(FLEET)
 
 integration-host: venv
-	$(BIN)/python -m pytest tests/integration/test_transaction.py tests/integration/test_replay.py \
-	  tests/integration/test_engine_image.py tests/lab
+	$(BIN)/python -m pytest $(filter-out $(FLEET),$(wildcard tests/integration/test_*.py)) tests/lab
 
 .PHONY: test
 test: venv ## Run all tests

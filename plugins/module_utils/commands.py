@@ -67,7 +67,8 @@ def run(
             )
         except FileNotFoundError as failure:
             return CommandResult(argv, None, "", "", missing=True, error=str(failure))
-        except OSError as failure:
+        except (OSError, ValueError) as failure:
+            # ValueError: a NUL in a word.
             return CommandResult(argv, None, "", "", error=str(failure))
         timed_out = not _wait(child, timeout)
         if timed_out:

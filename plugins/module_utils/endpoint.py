@@ -18,6 +18,8 @@ import socket
 import time
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple, cast
 
+from .documents import mapping, parse, text
+
 SERVING = "serving"
 LOADING = "loading"
 UNHEALTHY = "unhealthy"
@@ -182,7 +184,7 @@ def models(
     if not reply.ok:
         return reply, None
     try:
-        return reply, [str(entry["id"]) for entry in json.loads(reply.body)["data"]]
+        return reply, [str(entry["id"]) for entry in parse(reply.body)["data"]]
     except (ValueError, KeyError, TypeError):
         return reply, None
 
@@ -202,10 +204,10 @@ def completion(
     if not reply.ok:
         return reply, None
     try:
-        text = json.loads(reply.body)["choices"][0]["text"]
+        made = parse(reply.body)["choices"][0]["text"]
     except (ValueError, KeyError, IndexError, TypeError):
         return reply, None
-    return reply, text if isinstance(text, str) else None
+    return reply, made if isinstance(made, str) else None
 
 
 # -- the proof -----------------------------------------------------------------------------------------------------
@@ -244,14 +246,14 @@ def prove(
     model = model if model is not None else served[0]
     if not with_completion:
         return Proof(SERVING, "/health answers and /v1/models lists {0}".format(model), served)
-    reply, text = completion(address, port, model, api_key, timeout=completion_timeout)
-    if text:
-        return Proof(SERVING, "a completion of {0} returned text".format(model), served, text)
+    reply, made = completion(address, port, model, api_key, timeout=completion_timeout)
+    if made:
+        return Proof(SERVING, "a completion of {0} returned text".format(model), served, made)
     if reply.failure == TIMED_OUT and accept_busy and makes_tokens(address, port, timeout):
         return Proof(SERVING, "busy: the completion had {0}, other requests go on".format(reply.error), served)
     if reply.ok:
-        what = "choices[0].text is empty" if text == "" else "the answer has no choices[0].text"
-        return Proof(UNHEALTHY, "/v1/completions: {0}".format(what), served, text)
+        what = "choices[0].text is empty" if made == "" else "the answer has no choices[0].text"
+        return Proof(UNHEALTHY, "/v1/completions: {0}".format(what), served, made)
     return _failed("/v1/completions", reply, closed, api_key)._replace(served_models=served)
 
 
@@ -295,12 +297,12 @@ def _failed(path: str, reply: Reply, closed: str, api_key: Optional[str]) -> Pro
 def _message(body: str) -> str:
     """The message of an OpenAI error body ({"error": {"message": ...}}, older: {"message": ...}), else its start."""
     try:
-        answer = json.loads(body)
+        answer = parse(body)
         error = answer.get("error", answer)
-        text = error.get("message") if isinstance(error, dict) else error
+        message = error.get("message") if isinstance(error, dict) else error
     except (ValueError, AttributeError):
-        text = None
-    return " ".join((text if isinstance(text, str) else body).split())[:QUOTE_LIMIT]
+        message = None
+    return " ".join((message if isinstance(message, str) else body).split())[:QUOTE_LIMIT]
 
 
 # -- whom to ask ---------------------------------------------------------------------------------------------------
@@ -313,15 +315,20 @@ def container_address(inspect: Dict[str, Any], bind_address: Optional[str] = Non
     own address on a bridge. A published host port is no proof: another instance may answer there, and docker-proxy
     accepts connections for a container that does not listen yet.
     """
-    if (inspect.get("HostConfig") or {}).get("NetworkMode") == "host":
-        if bind_address in ("::", "[::]"):
-            return "::1"
-        return bind_address if bind_address and bind_address != "0.0.0.0" else "127.0.0.1"
-    settings = inspect.get("NetworkSettings") or {}
+    if mapping(inspect.get("HostConfig")).get("NetworkMode") == "host":
+        return outside_address(bind_address)
+    settings = mapping(inspect.get("NetworkSettings"))
     # Docker 29 (API 1.52) no longer has the addresses beside Networks.
-    ends = [end for end in (settings.get("Networks") or {}).values() if end] + [settings]
+    ends = [mapping(end) for end in mapping(settings.get("Networks")).values()] + [settings]
     for key in ("IPAddress", "GlobalIPv6Address"):
         for end in ends:
-            if end.get(key):
-                return str(end[key])
+            found = text(end.get(key))
+            if found:
+                return found
     return None
+
+
+def outside_address(bind_address: Optional[str]) -> str:
+    """Where the host itself reaches what is bound to that address: the loopback for every address or an unknown one."""
+    bare = (bind_address or "").strip("[]")
+    return {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(bare, bare)

@@ -9,20 +9,21 @@ print; a field that a version lacks is null.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .commands import CommandResult
-from .instance_state import LABEL_INSTANCE, LABEL_PLAN
+from .documents import boolean, integer, mapping, mappings, parsed, port, text, words
+from .instance_state import INSTANCE_NAME, LABEL_INSTANCE, LABEL_PLAN
+from .masking import DOCKER_MARK, masked
 from .sysroot import Sysroot
 
 TIMEOUT_S = 20.0
 MIB = 1 << 20
 
 # The units run docker with no environment of a login: what points a shell's docker elsewhere must not count here.
-ENGINE_ENV = {"DOCKER_HOST": "", "DOCKER_CONTEXT": "default"}
+ENGINE_ENV = {"DOCKER_HOST": "", "DOCKER_CONTEXT": "default", "DOCKER_TLS": "", "DOCKER_TLS_VERIFY": ""}
 
 JSON_FORMAT = ["--format", "{{json .}}"]
 # A recorded host holds exactly these calls.
@@ -42,10 +43,9 @@ CLIS = (DOCKER, PODMAN, ISULA)
 VISIBLE_DEVICES = "ASCEND_VISIBLE_DEVICES"
 # Values of it that mount nothing (Ascend Docker Runtime user guide).
 NO_VISIBLE_DEVICES = ("", "void")
-_NPU_NODE = re.compile(r"/dev/v?davinci(\d+)\Z")
+_NPU_NODE = re.compile(r"/dev/v?davinci([0-9]{1,9})\Z")
 _ANY_NPU_NODE = re.compile(r"/dev/v?davinci")
 _ASCEND_PATH = re.compile(r"/ascend|/npu-smi\Z|/usr/local/dcmi(/|\Z)", re.IGNORECASE)
-_CREDENTIALS = re.compile(r"//[^/@]*@")
 
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
 CONTAINERD_CONFIG = "/etc/containerd/config.toml"
@@ -69,22 +69,23 @@ def parse_version(stdout: str, stderr: str = "") -> Optional[Dict[str, Any]]:
     None when that is not JSON (not a Docker command line at all). version is null when the engine did not answer.
     A `docker` that is podman (podman-docker), or that talks to podman's socket, is kind podman.
     """
-    data = _object(stdout)
-    if data is None or not isinstance(data.get("Client"), dict):
+    data = mapping(parsed(stdout))
+    if not isinstance(data.get("Client"), dict):
         return None
     client = data["Client"]
-    server = data.get("Server") or {}
-    parts = [part.get("Name", "") for part in server.get("Components") or []]
+    server = mapping(data.get("Server"))
+    parts = [text(part.get("Name")) or "" for part in mappings(server.get("Components"))]
     # OsArch and APIVersion (so spelt) are podman's; Docker has Os, Arch and ApiVersion.
     shim = "OsArch" in client or "APIVersion" in client or "using podman" in stderr
     podman = shim or any("podman" in part.lower() for part in parts)
-    platform = client.get("OsArch", "").rpartition("/")[2] if podman else ""
+    platform = (text(client.get("OsArch")) or "").rpartition("/")[2] if podman else ""
+    own = text(client.get("Version"))
     return {
         "kind": PODMAN if podman else DOCKER,
-        "client_version": client.get("Version"),
-        "version": server.get("Version") or (client.get("Version") if shim else None),
-        "api_version": server.get("ApiVersion") or server.get("APIVersion"),
-        "architecture": server.get("Arch") or platform or None,
+        "client_version": own,
+        "version": text(server.get("Version")) or (own if shim else None),
+        "api_version": text(server.get("ApiVersion")) or text(server.get("APIVersion")),
+        "architecture": text(server.get("Arch")) or platform or None,
     }
 
 
@@ -95,16 +96,18 @@ def parse_info(stdout: str) -> Dict[str, Any]:
     when images are kept by containerd (the default of new installations from Docker 29 on), outside docker_root.
     Passwords in proxies are masked (old engines print them).
     """
-    data = _object(stdout) or {}
-    driver = dict(pair for pair in data.get("DriverStatus") or [] if isinstance(pair, list) and len(pair) == 2)
-    address = (data.get("Containerd") or {}).get("Address") or CONTAINERD_SOCKET
+    data = mapping(parsed(stdout))
+    rows = data.get("DriverStatus")
+    pairs = [words(row) for row in rows] if isinstance(rows, list) else []
+    driver = {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+    address = mapping(data.get("Containerd")).get("Address") or CONTAINERD_SOCKET
     return {
-        "default_runtime": data.get("DefaultRuntime") or None,
-        "docker_root": data.get("DockerRootDir") or None,
-        "live_restore": data.get("LiveRestoreEnabled"),
+        "default_runtime": text(data.get("DefaultRuntime")),
+        "docker_root": text(data.get("DockerRootDir")),
+        "live_restore": boolean(data.get("LiveRestoreEnabled")),
         "http_proxy": _masked(data.get("HttpProxy")),
         "https_proxy": _masked(data.get("HttpsProxy")),
-        "no_proxy": data.get("NoProxy") or None,
+        "no_proxy": text(data.get("NoProxy")),
         "containerd_images": driver.get("driver-type", "").startswith("io.containerd.snapshotter")
         and address == CONTAINERD_SOCKET,
     }
@@ -112,25 +115,21 @@ def parse_info(stdout: str) -> Dict[str, Any]:
 
 def parse_inspect(stdout: str) -> List[Dict[str, Any]]:
     """The objects that `docker inspect` prints; [] for anything else. One that vanished meanwhile is not among them."""
-    try:
-        data = json.loads(stdout)
-    except ValueError:
-        return []
-    return [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
+    return mappings(parsed(stdout))
 
 
 def parse_images(stdout: str) -> List[Dict[str, Any]]:
     """[{id, references, digests, architecture, os, size_mb (MiB), created, labels}] of `docker image inspect`."""
     return [
         {
-            "id": entry.get("Id"),
+            "id": text(entry.get("Id")),
             "references": _named(entry.get("RepoTags")),
             "digests": _named(entry.get("RepoDigests")),
-            "architecture": entry.get("Architecture") or None,
-            "os": entry.get("Os") or None,
-            "size_mb": entry["Size"] // MIB if isinstance(entry.get("Size"), int) else None,
-            "created": entry.get("Created") or None,
-            "labels": (entry.get("Config") or {}).get("Labels") or {},
+            "architecture": text(entry.get("Architecture")),
+            "os": text(entry.get("Os")),
+            "size_mb": _mib(entry.get("Size")),
+            "created": text(entry.get("Created")),
+            "labels": labels(entry),
         }
         for entry in parse_inspect(stdout)
     ]
@@ -141,63 +140,72 @@ def parse_ids(stdout: str) -> List[str]:
     return list(dict.fromkeys(stdout.split()))
 
 
-def _object(text: str) -> Optional[Dict[str, Any]]:
-    try:
-        data = json.loads(text)
-    except ValueError:
-        return None
-    return data if isinstance(data, dict) else None
+def _mib(size: Any) -> Optional[int]:
+    number = integer(size)
+    return None if number is None else number // MIB
 
 
-def _named(references: Optional[List[str]]) -> List[str]:
-    return sorted(name for name in references or [] if "<none>" not in name)
+def _named(references: Any) -> List[str]:
+    return sorted(reference for reference in words(references) if "<none>" not in reference)
 
 
-def _masked(proxy: Optional[str]) -> Optional[str]:
-    return _CREDENTIALS.sub("//xxxxx:xxxxx@", proxy) if proxy else None
+def _masked(proxy: Any) -> Optional[str]:
+    return masked(proxy, DOCKER_MARK) if text(proxy) else None
 
 
 # -- views of one container ----------------------------------------------------------------------------------------
 
 
 def labels(inspect: Dict[str, Any]) -> Dict[str, str]:
-    """The labels of a container."""
-    return (inspect.get("Config") or {}).get("Labels") or {}
+    """The labels of a container or an image."""
+    found = mapping(mapping(inspect.get("Config")).get("Labels"))
+    return {key: value for key, value in found.items() if isinstance(value, str)}
+
+
+def instance(inspect: Dict[str, Any]) -> Optional[str]:
+    """The instance that a container belongs to, None when it is not ours (a label that is no such name is none)."""
+    found = labels(inspect).get(LABEL_INSTANCE, "")
+    return found if INSTANCE_NAME.match(found) else None
+
+
+def on_host_network(inspect: Dict[str, Any]) -> bool:
+    """True for a container that has the host's network."""
+    return mapping(inspect.get("HostConfig")).get("NetworkMode") == "host"
 
 
 def status(inspect: Dict[str, Any]) -> Optional[str]:
     """created, running, paused, restarting, removing, exited or dead."""
-    return (inspect.get("State") or {}).get("Status")
+    return text(mapping(inspect.get("State")).get("Status"))
 
 
 def running_pid(inspect: Dict[str, Any]) -> Optional[int]:
     """The host's process id of a running container's first process, None when it does not run."""
-    state = inspect.get("State") or {}
-    return state.get("Pid") or None if state.get("Running") else None
+    state = mapping(inspect.get("State"))
+    return integer(state.get("Pid")) or None if state.get("Running") is True else None
 
 
 def name(inspect: Dict[str, Any]) -> str:
     """The name of a container, without the slash that docker puts before it."""
-    return str(inspect.get("Name") or "").lstrip("/")
+    return (text(inspect.get("Name")) or "").lstrip("/")
 
 
 def environment(inspect: Dict[str, Any]) -> Dict[str, str]:
     """The environment of a container; it holds secrets: never return it whole."""
-    words = (inspect.get("Config") or {}).get("Env") or []
-    return dict(word.split("=", 1) for word in words if "=" in word)
+    entries = words(mapping(inspect.get("Config")).get("Env"))
+    return {key: value for key, equals, value in (entry.partition("=") for entry in entries) if equals}
 
 
 def mounted_paths(inspect: Dict[str, Any]) -> List[str]:
     """The host sources and the targets of a container's mounts."""
-    mounts = inspect.get("Mounts") or []
-    return [str(mount.get(key) or "") for mount in mounts for key in ("Source", "Destination")]
+    mounts = mappings(inspect.get("Mounts"))
+    return [text(mount.get(key)) or "" for mount in mounts for key in ("Source", "Destination")]
 
 
 def host_nodes(inspect: Dict[str, Any]) -> List[str]:
     """The host's device nodes that a container was given by --device or as a bind mount."""
-    devices = (inspect.get("HostConfig") or {}).get("Devices") or []
-    nodes = [str(device.get("PathOnHost") or "") for device in devices]
-    return nodes + [str(mount.get("Source") or "") for mount in inspect.get("Mounts") or []]
+    devices = mappings(mapping(inspect.get("HostConfig")).get("Devices"))
+    nodes = [text(device.get("PathOnHost")) or "" for device in devices]
+    return nodes + [text(mount.get("Source")) or "" for mount in mappings(inspect.get("Mounts"))]
 
 
 def npu_devices(inspect: Dict[str, Any]) -> List[str]:
@@ -208,28 +216,29 @@ def npu_devices(inspect: Dict[str, Any]) -> List[str]:
 
 def published(inspect: Dict[str, Any]) -> List[Tuple[int, str, int]]:
     """[(host port, address, container port)] of the TCP ports that a container publishes, or would when started."""
-    ports = (inspect.get("NetworkSettings") or {}).get("Ports") or (inspect.get("HostConfig") or {}).get("PortBindings")
+    running = mapping(mapping(inspect.get("NetworkSettings")).get("Ports"))
     found = set()
-    for inner, bindings in (ports or {}).items():
+    for inner, bindings in (running or mapping(mapping(inspect.get("HostConfig")).get("PortBindings"))).items():
         number, _slash, protocol = inner.partition("/")
-        for binding in bindings or []:
-            host_port = str(binding.get("HostPort") or "")
-            if protocol in ("", "tcp") and number.isdigit() and host_port.isdigit():
-                found.add((int(host_port), binding.get("HostIp") or "0.0.0.0", int(number)))
+        inner_port = port(number)
+        for binding in mappings(bindings):
+            host_port = port(binding.get("HostPort"))
+            if protocol in ("", "tcp") and inner_port is not None and host_port is not None:
+                found.add((host_port, text(binding.get("HostIp")) or "0.0.0.0", inner_port))
     return sorted(found)
 
 
 def host_ports(inspect: Dict[str, Any]) -> List[int]:
     """The host's TCP ports that a container publishes, each once."""
-    return sorted({port for port, _address, _inner in published(inspect)})
+    return sorted({host_port for host_port, _address, _inner in published(inspect)})
 
 
 def container_summary(inspect: Dict[str, Any]) -> Dict[str, Any]:
     """{id, image_id, state, started_at, plan_hash} of an instance's container."""
-    started = (inspect.get("State") or {}).get("StartedAt")
+    started = text(mapping(inspect.get("State")).get("StartedAt"))
     return {
-        "id": inspect.get("Id"),
-        "image_id": inspect.get("Image"),
+        "id": text(inspect.get("Id")),
+        "image_id": text(inspect.get("Image")),
         "state": status(inspect),
         "started_at": None if not started or started.startswith("0001-") else started,
         "plan_hash": labels(inspect).get(LABEL_PLAN),
@@ -244,10 +253,10 @@ def foreign(inspect: Dict[str, Any]) -> Optional[Dict[str, Any]]:
     or through the Ascend Docker Runtime (ascend_visible_devices is that variable's raw value). Other kinds of
     accelerators do not count.
     """
-    if LABEL_INSTANCE in labels(inspect):
+    if instance(inspect) is not None:
         return None
     devices = npu_devices(inspect)
-    privileged = bool((inspect.get("HostConfig") or {}).get("Privileged"))
+    privileged = mapping(inspect.get("HostConfig")).get("Privileged") is True
     visible = environment(inspect).get(VISIBLE_DEVICES)
     by_runtime = visible is not None and visible.strip() not in NO_VISIBLE_DEVICES
     by_privilege = privileged and any(_ASCEND_PATH.search(path) for path in mounted_paths(inspect))
@@ -257,8 +266,8 @@ def foreign(inspect: Dict[str, Any]) -> Optional[Dict[str, Any]]:
         return None
     return {
         "container": name(inspect),
-        "id": inspect.get("Id"),
-        "image": (inspect.get("Config") or {}).get("Image") or inspect.get("Image"),
+        "id": text(inspect.get("Id")),
+        "image": text(mapping(inspect.get("Config")).get("Image")) or text(inspect.get("Image")),
         "state": status(inspect),
         "devices": devices,
         "privileged": privileged,
@@ -381,6 +390,6 @@ def free_mb(path: str) -> Optional[int]:
     """Free MiB for ordinary users of the file system of path, None when it cannot be asked."""
     try:
         state = os.statvfs(path)
-    except OSError:
+    except (OSError, ValueError):
         return None
     return state.f_bavail * state.f_frsize // MIB

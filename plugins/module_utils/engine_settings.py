@@ -21,6 +21,8 @@ import threading
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
 from urllib.parse import urlsplit
 
+from . import documents, masking
+
 CERTS = "/etc/docker/certs.d"
 DROP_IN = "/etc/systemd/system/docker.service.d/vllm-ascend-proxy.conf"
 DOCKER_HUB = "docker.io"
@@ -111,13 +113,12 @@ def ca_problems(ca: Mapping[str, Any]) -> List[Dict[str, str]]:
 
 def public(url: str) -> str:
     """A proxy's address without its login, fit to be shown: http://proxy:3128."""
-    # Greedy on purpose: a password with an unescaped @ or / must not be shown either.
-    return re.sub(r"//.*@", "//", url)
+    return masking.masked(url)
 
 
 def has_login(url: str) -> bool:
     """True when a proxy's address carries a login."""
-    return public(url) != url
+    return masking.login_of(url) is not None
 
 
 def proxy_wanted(proxy: Optional[Mapping[str, Optional[str]]]) -> Dict[str, str]:
@@ -242,9 +243,6 @@ def login_folder(registry: str, login: Optional[Mapping[str, str]]) -> Iterator[
         try:
             existing = _json_object(read_file(os.path.join(home, "config.json")))
             write_file(os.path.join(folder, "config.json"), json.dumps(client_config(existing, registry, login)), 0o600)
-            # A context that the settings name is looked up beside them.
-            if os.path.isdir(os.path.join(home, "contexts")):
-                os.symlink(os.path.join(home, "contexts"), os.path.join(folder, "contexts"))
             yield {"DOCKER_CONFIG": folder}
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -268,11 +266,7 @@ def _signals_exit() -> Iterator[None]:
 
 
 def _json_object(text: Optional[str]) -> Dict[str, Any]:
-    try:
-        value = json.loads(text or "{}")
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
+    return documents.mapping(documents.parsed(text))
 
 
 def shown_values(auth: Mapping[str, Any], proxy: Optional[Mapping[str, Optional[str]]]) -> Tuple[Set[str], Set[str]]:
@@ -285,9 +279,9 @@ def shown_values(auth: Mapping[str, Any], proxy: Optional[Mapping[str, Optional[
     urls = [url for url in proxy_wanted(proxy).values()]
     hidden = {str(login["password"]) for login in logins if login.get("password")}
     for url in urls:
-        login = re.search(r"//(.*)@", url)
+        login = masking.login_of(url)
         if login:
-            hidden |= {url, login.group(1)} | {part for part in login.group(1).split(":", 1)[1:] if part}
+            hidden |= {url, login} | {part for part in login.split(":", 1)[1:] if part}
     shown = {str(login.get("username")) for login in logins} | {url for url in urls if not has_login(url)}
     return hidden, shown - hidden
 

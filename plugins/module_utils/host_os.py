@@ -9,6 +9,7 @@ import os
 import sys
 from typing import Any, Dict, List, Optional
 
+from .documents import decimal
 from .sysroot import Sysroot
 
 OS_RELEASE = ("/etc/os-release", "/usr/lib/os-release")
@@ -101,16 +102,12 @@ def page_size(sysroot: Sysroot) -> Optional[int]:
     if not sysroot.replay:
         return os.sysconf("SC_PAGE_SIZE")
     record = sysroot.run(["getconf", "PAGESIZE"], 5)
-    return int(record.stdout) if record and record.stdout.strip().isdigit() else None
+    return decimal(record.stdout.strip()) if record else None
 
 
 def uptime(sysroot: Sysroot) -> Optional[int]:
     """Seconds since boot."""
-    word = (_line(sysroot, "/proc/uptime") or "").split(" ")[0]
-    try:
-        return int(float(word))
-    except ValueError:
-        return None
+    return decimal((_line(sysroot, "/proc/uptime") or "").split(" ")[0].partition(".")[0])
 
 
 def selinux(sysroot: Sysroot) -> Optional[str]:

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Set
 
+from . import documents
 from .commands import CommandResult, run
+from .engine import ENGINE_ENV
 from .engine_settings import problem
 from .registry_errors import ENGINE, diagnose
 
@@ -78,21 +79,26 @@ class Engine:
             if "no such image" in result.stderr.lower():
                 return None
             raise self._failure(result)
-        data = self._json(result)[0]
+        data = (documents.mappings(self._json(result)) or [{}])[0]
+        id_ = documents.text(data.get("Id"))
+        if id_ is None:
+            raise self._failure(result._replace(stderr="its output names no image: " + result.stdout[:200]))
         return Image(
-            str(data["Id"]),
-            "{0}/{1}".format(data.get("Os") or "linux", data.get("Architecture") or "unknown"),
-            list(data.get("RepoTags") or []),
-            list(data.get("RepoDigests") or []),
-            int(data.get("Size") or 0) // MIB,
+            id_,
+            "{0}/{1}".format(
+                documents.text(data.get("Os")) or "linux", documents.text(data.get("Architecture")) or "unknown"
+            ),
+            documents.words(data.get("RepoTags")),
+            documents.words(data.get("RepoDigests")),
+            (documents.integer(data.get("Size")) or 0) // MIB,
         )
 
     def info(self) -> Dict[str, Any]:
         """`docker info`; an engine that is stopped is an error, also where the command says 0."""
         result = self._run(["info", "--format", "{{json .}}"])
-        data = self._json(result) if result.ok else {}
-        if not data.get("ServerVersion"):
-            errors = [str(error) for error in data.get("ServerErrors") or []]
+        data = documents.mapping(self._json(result)) if result.ok else {}
+        if not documents.text(data.get("ServerVersion")):
+            errors = documents.words(data.get("ServerErrors"))
             raise self._failure(result._replace(stderr="\n".join(errors + [result.stderr])))
         return data
 
@@ -128,7 +134,8 @@ class Engine:
     def _run(
         self, args: List[str], timeout: float = COMMAND_S, env: Optional[Dict[str, str]] = None, must: bool = False
     ) -> CommandResult:
-        result = run([self.cli] + args, timeout, env=env)
+        # The engine that is observed, and that the units use, is the one that is changed.
+        result = run([self.cli] + args, timeout, env=dict(ENGINE_ENV, **(env or {})))
         reachable = result.ok or diagnose(result.stderr, ENGINE).code == "unknown"
         if result.missing or result.error or not reachable or (must and not result.ok):
             raise self._failure(result)
@@ -136,7 +143,7 @@ class Engine:
 
     def _json(self, result: CommandResult) -> Any:
         try:
-            return json.loads(result.stdout)
+            return documents.parse(result.stdout)
         except ValueError:
             raise self._failure(result._replace(stderr="its output is not JSON: " + result.stdout[:200])) from None
 

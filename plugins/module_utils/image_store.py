@@ -14,6 +14,7 @@ import re
 import time
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from . import documents, masking
 from . import engine_settings as settings
 from .commands import CommandResult, run
 from .engine_settings import FileChange, problem
@@ -36,6 +37,8 @@ POLL_S = 0.5
 PLATFORMS = ("linux/amd64", "linux/arm64")
 DIGEST = re.compile(r"^sha256:[0-9a-f]{64}$")
 REFERENCE = re.compile(r"^[A-Za-z0-9\[][A-Za-z0-9._:/@\[\]-]*$")
+# A line of a systemd drop-in that sets a variable.
+ASSIGNED = re.compile(r"^(\s*Environment=[\"']?\w+=)(.*)$", re.M)
 LOADED = re.compile(r"^Loaded image(?: ID)?: (\S+)$", re.M)
 # First bytes of what `docker load` can read: gzip, bzip2, xz, zstd. A plain tar has "ustar" at 257.
 COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd")
@@ -127,7 +130,7 @@ def archive_problem(path: str) -> Optional[Problem]:
 
 def space_problem(info: Mapping[str, Any], min_free_mb: int) -> Optional[Problem]:
     """Too little space below the engine's storage folder, both figures named; None when there is enough or no limit."""
-    folder = str(info.get("DockerRootDir") or "")
+    folder = documents.text(info.get("DockerRootDir")) or ""
     if min_free_mb <= 0 or not os.path.isdir(folder):
         return None
     stat = os.statvfs(folder)
@@ -166,7 +169,7 @@ def restart_problems(engine: Engine, info: Mapping[str, Any], wanted: Mapping[st
     live-restore keeps containers alive, but not the `docker run` in the foreground of an instance's unit: that ends
     with "unexpected EOF" (tried, Docker 20.10.24), and the service with it.
     """
-    running = int(info.get("ContainersRunning") or 0)
+    running = documents.integer(info.get("ContainersRunning")) or 0
     instances = engine.running_instances() if running and info.get("LiveRestoreEnabled") else []
     if running and not info.get("LiveRestoreEnabled"):
         why = "{0} container(s) run and live-restore is off".format(running)
@@ -492,4 +495,7 @@ def _diff(
 
 def _shown(text: Optional[str]) -> Optional[str]:
     """A file's text without the logins of proxies."""
-    return None if text is None else re.sub(r"//.*@", "//********@", text)
+    if text is None:
+        return None
+    shown = re.sub(r"//.*@", "//********@", text)
+    return ASSIGNED.sub(lambda line: line.group(1) + masking.masked(line.group(2), "********@"), shown)

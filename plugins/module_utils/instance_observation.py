@@ -10,9 +10,9 @@ images, the host helper. Nothing is changed. Below another root (a replay) nothi
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from . import endpoint, engine, instance_state, systemd
+from . import documents, endpoint, engine, instance_state, systemd
 from .listeners import read_listeners
 from .sysroot import Sysroot
 
@@ -25,6 +25,8 @@ DEFAULT_PORT = 8000
 PROBE_THREADS = 8
 # A completion may wait for the requests of others; see endpoint.prove, accept_busy.
 COMPLETION_FACTOR = 3
+# Seconds for the question at the host's port: the container itself has just answered.
+HOST_PORT_S = 5.0
 
 
 class Options(NamedTuple):
@@ -45,19 +47,18 @@ def collect(sysroot: Sysroot, options: Optional[Options] = None) -> Dict[str, An
     reading = engine.read(sysroot, options.timeout)
     names = set(instance_state.instance_names(sysroot))
     # A container of ours without unit and state (left over) is an instance too: else nobody would account for it.
-    names.update(label for label in map(_label, reading.containers) if label)
+    names.update(label for label in map(engine.instance, reading.containers) if label)
     version = systemd.read_version(sysroot, options.timeout)
     unit_names = [instance_state.unit_name(name) for name in sorted(names)]
     units = systemd.read_units(sysroot, unit_names, options.timeout) if version else {}
     observer = _Observer(sysroot, options, reading, units)
     with ThreadPoolExecutor(max_workers=PROBE_THREADS) as pool:
         instances = list(pool.map(observer.instance, sorted(names)))
-    running = {pid: c["Id"] for c in reading.containers for pid in [engine.running_pid(c)] if pid and c.get("Id")}
+    ids = [(container, documents.text(container.get("Id"))) for container in reading.containers]
+    alive = [(container, id_) for container, id_ in ids if id_ and engine.running_pid(container)]
+    running = {pid: id_ for container, id_ in alive for pid in [engine.running_pid(container)] if pid}
     forwards = [
-        (port, address, str(container.get("Id")))
-        for container in reading.containers
-        if engine.running_pid(container)
-        for port, address, _inner in engine.published(container)
+        (port, address, id_) for container, id_ in alive for port, address, _inner in engine.published(container)
     ]
     return {
         "engine": reading.engine,
@@ -70,16 +71,12 @@ def collect(sysroot: Sysroot, options: Optional[Options] = None) -> Dict[str, An
     }
 
 
-def _label(inspect: Dict[str, Any]) -> Optional[str]:
-    return engine.labels(inspect).get(instance_state.LABEL_INSTANCE)
-
-
 def find_container(containers: List[Dict[str, Any]], instance: str) -> Optional[Dict[str, Any]]:
     """The serving container of an instance among docker inspect's objects: a running one first, then the newest."""
     found = [
         container
         for container in containers
-        if _label(container) == instance
+        if engine.instance(container) == instance
         and engine.labels(container).get(instance_state.LABEL_ROLE, instance_state.ROLE_SERVE)
         == instance_state.ROLE_SERVE
     ]
@@ -92,18 +89,41 @@ def serving_port(inspect: Dict[str, Any], plan: Optional[Dict[str, Any]] = None)
 
     On the host network the plan's port, else its command's --port; else the container's side of the published port.
     """
-    ends = (plan or {}).get("endpoint") or {}
-    if (inspect.get("HostConfig") or {}).get("NetworkMode") == "host":
-        return ends.get("port") or _port_flag((inspect.get("Config") or {}).get("Cmd") or []) or DEFAULT_PORT
+    ends = _endpoint(plan)
+    if engine.on_host_network(inspect):
+        flag = _port_flag(documents.words(documents.mapping(inspect.get("Config")).get("Cmd")))
+        return documents.port(ends.get("port")) or flag or DEFAULT_PORT
     inner = [port for _host, _address, port in engine.published(inspect)]
-    return ends.get("container_port") or (inner[0] if inner else DEFAULT_PORT)
+    return documents.port(ends.get("container_port")) or (inner[0] if inner else DEFAULT_PORT)
+
+
+def host_side(inspect: Dict[str, Any], plan: Optional[Dict[str, Any]] = None) -> Optional[Tuple[str, int]]:
+    """(address, port) where clients on the host reach a container that has a network of its own, None: not known.
+
+    By the plan, else by what the container publishes for the port that its server listens on.
+    """
+    if engine.on_host_network(inspect):
+        return None
+    ends = _endpoint(plan)
+    planned = documents.port(ends.get("port"))
+    if planned is not None:
+        return endpoint.outside_address(documents.text(ends.get("address"))), planned
+    inner = serving_port(inspect, plan)
+    for port, address, container_port in engine.published(inspect):
+        if container_port == inner:
+            return endpoint.outside_address(address), port
+    return None
+
+
+def _endpoint(plan: Optional[Dict[str, Any]]) -> Dict[str, Any]:
+    return documents.mapping((plan or {}).get("endpoint"))
 
 
 def _port_flag(words: List[str]) -> Optional[int]:
     for place, word in enumerate(words):
         value = " ".join(words[place + 1 : place + 2]) if word == "--port" else word[len("--port=") :]
-        if (word == "--port" or word.startswith("--port=")) and value.isdigit():
-            return int(value)
+        if (word == "--port" or word.startswith("--port=")) and documents.port(value):
+            return documents.port(value)
     return None
 
 
@@ -136,10 +156,10 @@ class _Observer:
             "result": unit.result,
             "unit_digest": instance_state.file_digest(self.sysroot, instance_state.unit_path(name)),
             "secrets": None if secrets is None else instance_state.secret_digests(secrets),
-            "plan_hash": committed.get("plan_hash"),
+            "plan_hash": documents.text(committed.get("plan_hash")),
             "plan": plan,
-            "image_id": committed.get("image_id"),
-            "image_reference": committed.get("image_reference"),
+            "image_id": documents.text(committed.get("image_id")),
+            "image_reference": documents.text(committed.get("image_reference")),
             "container": engine.container_summary(container) if container else None,
             "npus": _npus(plan, container),
             "ports": _ports(plan, container),
@@ -157,7 +177,7 @@ class _Observer:
         plan: Optional[Dict[str, Any]],
         api_key: Optional[str],
     ) -> endpoint.Proof:
-        """How the endpoint of an instance is, asked at the container's own address."""
+        """How the endpoint of an instance is, asked at the container's own address, then at the host's port."""
         host_engine = self.reading.engine
         if not host_engine or not host_engine["running"]:
             why = (host_engine or {}).get("error") or "it was not read"
@@ -169,11 +189,10 @@ class _Observer:
             return endpoint.Proof(endpoint.UNKNOWN, "the endpoint was not asked")
         if engine.status(container) == "paused":
             return endpoint.Proof(endpoint.UNHEALTHY, "the container is paused")
-        bind_address = ((plan or {}).get("endpoint") or {}).get("address")
-        address = endpoint.container_address(container, bind_address)
+        address = endpoint.container_address(container, documents.text(_endpoint(plan).get("address")))
         if address is None:
             return endpoint.Proof(endpoint.UNHEALTHY, "the container has no address on any network")
-        return endpoint.prove(
+        proof = endpoint.prove(
             address,
             serving_port(container, plan),
             model=_served_name(plan),
@@ -184,6 +203,22 @@ class _Observer:
             timeout=self.options.timeout,
             completion_timeout=self.options.timeout * COMPLETION_FACTOR,
         )
+        return self.reached(proof, container, plan) if proof.serving else proof
+
+    def reached(
+        self, proof: endpoint.Proof, container: Dict[str, Any], plan: Optional[Dict[str, Any]]
+    ) -> endpoint.Proof:
+        """The proof, or why clients have nothing of it: they come through the port that the host forwards."""
+        outside = host_side(container, plan)
+        if outside is None:
+            return proof
+        address, port = outside
+        reply = endpoint.health(address, port, min(self.options.timeout, HOST_PORT_S))
+        if reply.ok:
+            return proof
+        why = reply.error if reply.failure is not None else "HTTP {0}".format(reply.status)
+        detail = "the container serves, but the host's port {0} does not answer: {1}".format(port, why)
+        return proof._replace(health=endpoint.UNHEALTHY, detail=detail)
 
 
 def _without_container(unit: systemd.Unit, container: Optional[Dict[str, Any]], starting: bool) -> endpoint.Proof:
@@ -196,21 +231,21 @@ def _without_container(unit: systemd.Unit, container: Optional[Dict[str, Any]], 
 
 
 def _served_name(plan: Optional[Dict[str, Any]]) -> Optional[str]:
-    return (plan or {}).get("served_model_name") or (plan or {}).get("model")
+    return documents.text((plan or {}).get("served_model_name")) or documents.text((plan or {}).get("model"))
 
 
 def _npus(plan: Optional[Dict[str, Any]], container: Optional[Dict[str, Any]]) -> List[str]:
-    if plan is not None and plan.get("npus") is not None:
-        return list(plan["npus"])
+    if plan is not None and isinstance(plan.get("npus"), list):
+        return documents.words(plan["npus"])
     return engine.npu_devices(container) if container else []
 
 
 def _ports(plan: Optional[Dict[str, Any]], container: Optional[Dict[str, Any]]) -> List[int]:
-    port = ((plan or {}).get("endpoint") or {}).get("port")
-    if port:
+    port = documents.port(_endpoint(plan).get("port"))
+    if port is not None:
         return [port]
     if container is None:
         return []
-    if (container.get("HostConfig") or {}).get("NetworkMode") == "host":
+    if engine.on_host_network(container):
         return [serving_port(container)]
     return engine.host_ports(container)

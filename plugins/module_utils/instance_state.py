@@ -11,11 +11,12 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
-import json
 import os
 import re
+import stat
 from typing import Any, Dict, List, Optional
 
+from . import documents
 from .sysroot import Sysroot
 
 STATE_DIR = "/var/lib/vllm-ascend"
@@ -30,6 +31,8 @@ UNIT_MARK = "# vllm_ascend.fleet instance"
 # The helper's file carries this line near its top (also before the archive when it is a zip application).
 HELPER_MARK = "# vllm_ascend.fleet host helper "
 HELPER_HEAD = 4096
+# The largest of these files, the helper, has some hundred kB: what is larger than this is none of them.
+READ_LIMIT = 4 << 20
 
 LABEL_INSTANCE = "vllm-ascend.instance"
 LABEL_PLAN = "vllm-ascend.plan"
@@ -106,14 +109,16 @@ def secret_digest(name: str, value: str) -> str:
 
 
 def read_bytes(sysroot: Sysroot, path: str) -> Optional[bytes]:
-    """The bytes of a regular file, None when it cannot be read."""
-    if sysroot.kind(path) != "file":
+    """The bytes of a regular file, None when it cannot be read or has more than 4 MiB."""
+    status = sysroot.stat(path)
+    if status is None or not stat.S_ISREG(status.st_mode) or status.st_size > READ_LIMIT:
         return None
     try:
         with open(sysroot.path(path), "rb") as handle:
-            return handle.read()
+            data = handle.read(READ_LIMIT + 1)
     except OSError:
         return None
+    return data if len(data) <= READ_LIMIT else None
 
 
 def file_digest(sysroot: Sysroot, path: str) -> Optional[str]:
@@ -164,7 +169,7 @@ def read_json(sysroot: Sysroot, path: str) -> Optional[Dict[str, Any]]:
     """The JSON object in a file; None when there is none, or it is not one."""
     data = read_bytes(sysroot, path)
     try:
-        value = json.loads(data.decode("utf-8")) if data is not None else None
+        value = documents.parse(data.decode("utf-8")) if data is not None else None
     except ValueError:
         return None
     return value if isinstance(value, dict) else None

@@ -13,6 +13,7 @@ import struct
 import time
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
+from .documents import LAST_PORT, decimal
 from .sysroot import Sysroot
 
 TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
@@ -39,10 +40,12 @@ def parse_tcp_table(text: str) -> List[Socket]:
         if len(words) < 10 or words[3] != LISTEN:
             continue
         try:
-            host, port = words[1].split(":")
-            found.append(Socket(int(port, 16), _address(host), int(words[9])))
+            host, digits = words[1].split(":")
+            port, address, inode = int(digits, 16), _address(host), decimal(words[9])
         except (ValueError, struct.error):
             continue
+        if inode is not None and 0 < port <= LAST_PORT:
+            found.append(Socket(port, address, inode))
     return found
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from .pci import VFIO_DRIVER, PciFunction
@@ -20,6 +21,8 @@ RC_NODES = ("ascend_manager", "user_config", "svm0")
 RC_FILES = ("/etc/ld.so.conf.d/mind_so.conf", "/var/dmp_daemon", "/usr/lib64/libmmpa.so")
 # Nodes that only a 310B has (mind-cluster devnode.go); venc is left out, since the Atlas 200I SoC A1 may have it.
 NODES_310B = ("pngd", "acodec", "davinci_manager_docker")
+# A node's number; one of more digits than any host has NPUs is some other file.
+DAVINCI = re.compile(r"davinci([0-9]{1,9})\Z")
 
 
 class Evidence(NamedTuple):
@@ -49,7 +52,7 @@ class Evidence(NamedTuple):
     @property
     def davinci(self) -> List[str]:
         """The /dev/davinciN nodes."""
-        return [name for name in self.nodes if name.startswith("davinci") and name[7:].isdigit()]
+        return [name for name in self.nodes if DAVINCI.match(name)]
 
 
 def problem(code: str, message: str, remedy: str) -> Dict[str, str]:

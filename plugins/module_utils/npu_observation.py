@@ -9,16 +9,16 @@ Device nodes are only looked at (stat): opening a /dev/davinciN claims the chip 
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import stat
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
+from . import documents
 from .detection import decide, needs_product
 from .driver import DAVINCI_CONF, DEFAULT_INSTALL_PATH, INSTALL_INFO, Driver, npu_smi_candidates, read_driver
 from .host_os import board_name, read_host
-from .npu_evidence import RC_FILES, Evidence
+from .npu_evidence import DAVINCI, RC_FILES, Evidence
 from .npu_problems import npu_smi_problems
 from .npu_smi_query import NpuSmi, SmiAnswer
 from .pci import read_pci
@@ -34,8 +34,7 @@ MANAGER_NODES = (
     "vo", "hdmi", "event_sched", "hi_dvpp", "memory_bandwidth", "spi_smbus", "xsmem_dev",
 )  # fmt: skip
 NODE_FOLDERS = ("ummu", "uburma")
-_DAVINCI = re.compile(r"^davinci(\d+)$")
-_NAMESPACE = re.compile(r"^ns_id (\d+) identify \S+ root_tgid (\d+) dev_num (\d+)\b")
+_NAMESPACE = re.compile(r"^ns_id ([0-9]{1,18}) identify \S+ root_tgid ([0-9]{1,18}) dev_num [0-9]+\b")
 # Mount namespaces below this number are containers that hold chips for themselves (hicann/driver UDA_NS_NUM).
 _FIRST_ADMIN_NAMESPACE = 128
 _CONTAINER_ID = re.compile(r"\b([0-9a-f]{64})\b")
@@ -139,7 +138,7 @@ def assign_devices(
 def device_nodes(sysroot: Sysroot) -> Dict[str, Dict[str, Any]]:
     """Every node that is there, NPUs first and by number. In a replay an ordinary file stands for a node."""
     names = sysroot.listdir("/dev")
-    numbered = sorted((int(match.group(1)), match.group(0)) for match in map(_DAVINCI.match, names) if match)
+    numbered = sorted((int(match.group(1)), match.group(0)) for match in map(DAVINCI.match, names) if match)
     wanted = [name for _number, name in numbered] + [name for name in MANAGER_NODES if name in names]
     for folder in NODE_FOLDERS:
         if folder in names:
@@ -196,7 +195,7 @@ def namespace_usage(sysroot: Sysroot) -> List[Dict[str, Any]]:
         if match:
             held = int(match.group(1)) < _FIRST_ADMIN_NAMESPACE
             owner = _namespace_owner(sysroot, int(match.group(2))) if held else None
-        elif owner is not None and len(words) == 2 and all(word.isdigit() for word in words):
+        elif owner is not None and len(words) == 2 and DAVINCI.match("davinci" + words[1]) and words[0].isdigit():
             usage.append({"device": "/dev/davinci" + words[1], "owner": dict(owner), "source": NAMESPACE_NODES})
     return usage
 
@@ -242,12 +241,8 @@ def _stat_path(sysroot: Sysroot, path: str) -> Dict[str, Any]:
 
 def _rootinfo_version(text: Optional[str]) -> Optional[str]:
     """The format's version ("2.0" on the 950): a file of another version makes every multi-card start fail (EI0014)."""
-    try:
-        document = json.loads(text or "")
-    except ValueError:
-        return None
-    version = document.get("version") if isinstance(document, dict) else None
-    return str(version) if version is not None else None
+    version = documents.mapping(documents.parsed(text)).get("version")
+    return str(version) if isinstance(version, (str, int, float)) else None
 
 
 def _mode(status: os.stat_result) -> str:

@@ -13,6 +13,8 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
+from .documents import decimal
+
 HEALTH = ("OK", "Warning", "Alarm", "Critical", "UNKNOWN")
 CHIP_FIELDS = (
     "device", "phy_id", "npu_id", "chip_id", "name", "health", "bus_id", "memory_total_mb", "memory_used_mb",
@@ -21,9 +23,11 @@ CHIP_FIELDS = (
 
 _BORDER = re.compile(r"^\+[-=+]{3,}$")
 _VERSIONS = re.compile(r"npu-smi\s+(\S+)\s+Version:\s*(\S+)")
-_CARD = re.compile(r"^(\d+)\s+(\S*[^\d\s]\S*)$")
-_CHIP = re.compile(r"^(\d+)(?:\s+(\d+))?$")
-_IDLE = re.compile(r"No running processes found in NPU (\d+)")
+# Ids have at most nine digits: a row with a longer one is not understood.
+_CARD = re.compile(r"^([0-9]{1,9})\s+(\S*[^\d\s]\S*)$")
+_CHIP = re.compile(r"^([0-9]{1,9})(?:\s+([0-9]{1,9}))?$")
+_TOO_LONG = re.compile(r"^[0-9]{10}|^[0-9]{1,9}\s+[0-9]{10}")
+_IDLE = re.compile(r"No running processes found in NPU ([0-9]{1,9})(?![0-9])")
 _BUS_ID = re.compile(r"^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
 _PAIR = re.compile(r"\s*/\s*")
 _GAP = re.compile(r"\t+|\s{2,}")
@@ -135,9 +139,11 @@ class _InfoParser:
                 name=name,
                 health=cells[-2] if cells[-2] in HEALTH else None,
                 power_w=_number(values.get("Power(W)")),
-                temperature_c=_integer(values.get("Temp(C)")),
+                temperature_c=decimal(values.get("Temp(C)")),
             )
             return
+        if _TOO_LONG.match(cells[0]):
+            self.complete = False
         ids = _CHIP.match(cells[0])
         unnamed = self.layout == "npu" and len(cells) == 4 and cells[0] == cells[1] == ""
         if self.pending is None or not (unnamed or (ids and len(cells) == 3)):
@@ -150,7 +156,7 @@ class _InfoParser:
         bus_id = cells[-2].lower()
         chip["bus_id"] = bus_id if _BUS_ID.match(bus_id) else None
         values = _values(self.columns[1], cells[-1])
-        chip["aicore_percent"] = _integer(values.get("AICore(%)"))
+        chip["aicore_percent"] = decimal(values.get("AICore(%)"))
         chip["memory_used_mb"], chip["memory_total_mb"] = _memory(values)
         self.chips.setdefault((chip["npu_id"], chip["chip_id"]), chip)
 
@@ -160,9 +166,10 @@ class _InfoParser:
             self.idle.append(int(idle.group(1)))
             return
         ids = _CHIP.match(cells[0])
-        if not ids or len(cells) < 4 or not cells[1].isdigit():
+        pid = decimal(cells[1]) if len(cells) > 3 else None
+        if not ids or pid is None:
             return
-        process = {"pid": int(cells[1]), "name": cells[2] or None, "memory_mb": _integer(cells[3])}
+        process = {"pid": pid, "name": cells[2] or None, "memory_mb": decimal(cells[3])}
         self.processes.append((int(ids.group(1)), int(ids.group(2)) if ids.group(2) else None, process))
 
     def _give_processes(self) -> None:
@@ -180,8 +187,9 @@ def _card(cells: List[str]) -> Optional[Tuple[int, str]]:
     if len(cells) == 3:
         match = _CARD.match(cells[0])
         return (int(match.group(1)), match.group(2)) if match else None
-    if len(cells) == 4 and cells[0].isdigit() and cells[1] and not cells[1].isdigit():
-        return int(cells[0]), cells[1]
+    if len(cells) == 4 and _CHIP.match(cells[0]) and cells[1] and not cells[1].isdigit():
+        npu_id = decimal(cells[0])
+        return (npu_id, cells[1]) if npu_id is not None else None
     return None
 
 
@@ -198,18 +206,19 @@ def _values(columns: List[str], cell: str) -> Dict[str, str]:
 def _memory(values: Dict[str, str]) -> Tuple[Optional[int], Optional[int]]:
     """Used and total MB: the HBM pair where there is HBM, else the memory pair (310P, 310B)."""
     for name in ("HBM-Usage(MB)", "Memory-Usage(MB)"):
-        used, _slash, total = values.get(name, "").partition("/")
-        if used.isdigit() and total.isdigit() and int(total) > 0:
-            return int(used), int(total)
+        if name not in values:
+            continue
+        used, total = (decimal(word) for word in values[name].partition("/")[::2])
+        if used is None or total is None:
+            # Not understood: the other pair is of another memory.
+            return None, None
+        if total:
+            return used, total
     return None, None
 
 
 def _number(word: Optional[str]) -> Optional[float]:
-    return float(word) if word and re.match(r"^\d+(\.\d+)?$", word) else None
-
-
-def _integer(word: Optional[str]) -> Optional[int]:
-    return int(word) if word and word.isdigit() else None
+    return float(word) if word and re.match(r"^[0-9]{1,9}(\.[0-9]{1,9})?$", word) else None
 
 
 # -- info -m, info -l, -t board, -t product ------------------------------------------------------------------------
@@ -239,7 +248,7 @@ def parse_map(text: str) -> List[Dict[str, Any]]:
         if not columns or len(cells) != len(columns):
             continue
         named = {columns[i]: cell for i, cell in enumerate(cells)}
-        row: Dict[str, Any] = {key: _integer(named.get(title)) for title, key in _MAP_COLUMNS.items()}
+        row: Dict[str, Any] = {key: decimal(named.get(title)) for title, key in _MAP_COLUMNS.items()}
         row["name"] = named.get("Chip Name")
         if row["npu_id"] is None or row["chip_id"] is None or (row["name"] or "").lower() in _NOT_CHIPS:
             continue
@@ -263,13 +272,13 @@ def parse_list(text: str) -> Dict[str, Any]:
     npus: List[Dict[str, Any]] = []
     for name, value in parse_fields(text):
         if name in ("Total Count", "Card Count"):
-            total = _integer(value)
-        elif name == "NPU ID" and value.isdigit():
-            npus.append({"npu_id": int(value), "product_name": None, "chip_count": None})
+            total = decimal(value)
+        elif name == "NPU ID" and decimal(value) is not None:
+            npus.append({"npu_id": decimal(value), "product_name": None, "chip_count": None})
         elif npus and name == "Product Name":
             npus[-1]["product_name"] = _known(value)
         elif npus and name == "Chip Count":
-            npus[-1]["chip_count"] = _integer(value)
+            npus[-1]["chip_count"] = decimal(value)
     return {"total": total, "npus": npus}
 
 

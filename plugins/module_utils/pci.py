@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
+from .documents import decimal
 from .sysroot import Sysroot
 
 PCI_DEVICES = "/sys/bus/pci/devices"
@@ -87,6 +89,7 @@ PRODUCTS: Dict[Tuple[str, str, str], str] = {
 # Two 310P chips behind one PCI function: subsystem device 0x011x (hicann/driver devdrv_get_pdev_davinci_dev_num).
 _TWO_CHIPS_DEVICES = ("d500", "d501")
 _TWO_CHIPS_SUBSYSTEM = 0x011
+_HEX = re.compile(r"[0-9a-f]{1,8}\Z")
 
 
 class PciFunction(NamedTuple):
@@ -165,7 +168,7 @@ def read_pci(sysroot: Sysroot) -> List[PciFunction]:
                 subsystem_vendor=_hex(sysroot, folder, "subsystem_vendor"),
                 subsystem_device=_hex(sysroot, folder, "subsystem_device"),
                 driver=_driver(sysroot, folder),
-                dev_id=_number(sysroot.read_text(folder + "/dev_id", limit=64)),
+                dev_id=decimal((sysroot.read_text(folder + "/dev_id", limit=64) or "").strip()),
             )
         )
     return found
@@ -184,18 +187,9 @@ def _is_npu(vendor: str, device: str, pci_class: Optional[str]) -> bool:
 def _hex(sysroot: Sysroot, folder: str, name: str) -> Optional[str]:
     text = (sysroot.read_text("{0}/{1}".format(folder, name), limit=64) or "").strip().lower()
     digits = text[2:] if text.startswith("0x") else text
-    try:
-        int(digits, 16)
-    except ValueError:
-        return None
-    return digits.zfill(4)
+    return digits.zfill(4) if _HEX.match(digits) else None
 
 
 def _driver(sysroot: Sysroot, folder: str) -> Optional[str]:
     link = sysroot.link(folder + "/driver")
     return link.rstrip("/").rsplit("/", 1)[-1] if link else None
-
-
-def _number(text: Optional[str]) -> Optional[int]:
-    value = (text or "").strip()
-    return int(value) if value.isdigit() else None

@@ -9,15 +9,18 @@ recorded/commands.json, and absolute symbolic links are resolved inside the fold
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from typing import Any, Dict, List, Optional
 
+from . import documents
 from .commands import CommandResult, run
 
 READ_LIMIT = 1 << 20
+# As many links as Linux follows in one path (MAXSYMLINKS).
 LINK_LIMIT = 40
+# A name longer than any file system takes (NAME_MAX is 255): where a chain of links that is too long leads.
+NOWHERE = "too-many-symbolic-links" * 12
 RECORDS = "/recorded/commands.json"
 SEARCH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 _KINDS = (
@@ -26,6 +29,10 @@ _KINDS = (
     (stat.S_ISCHR, "char"),
     (stat.S_ISBLK, "block"),
 )
+
+
+# ValueError: a NUL, or what the file system's encoding cannot hold, in a path that a file of the host names.
+_NOT_THERE = (OSError, ValueError)
 
 
 class SysrootError(Exception):
@@ -47,7 +54,10 @@ class Sysroot:
     # -- files ---------------------------------------------------------------------------------------------------
 
     def path(self, path: str) -> str:
-        """The real path of a host path, every symbolic link resolved inside the root (a loop: the path itself)."""
+        """The real path of a host path, every symbolic link resolved inside the root.
+
+        A loop, or a chain of more than 40 links, leads to a path below the root that cannot exist.
+        """
         if not self.replay:
             return path
         todo = [part for part in path.split("/") if part]
@@ -61,14 +71,17 @@ class Sysroot:
                 done = done[:-1]
                 continue
             here = os.path.join(self.root, *(done + [part]))
-            if os.path.islink(here) and links < LINK_LIMIT:
-                links += 1
+            try:
                 target = os.readlink(here)
-                if target.startswith("/"):
-                    done = []
-                todo = [p for p in target.split("/") if p] + todo
+            except _NOT_THERE:
+                done.append(part)
                 continue
-            done.append(part)
+            links += 1
+            if links > LINK_LIMIT:
+                return os.path.join(self.root, NOWHERE)
+            if target.startswith("/"):
+                done = []
+            todo = [p for p in target.split("/") if p] + todo
         return os.path.join(self.root, *done)
 
     def read_text(self, path: str, limit: int = READ_LIMIT) -> Optional[str]:
@@ -79,21 +92,22 @@ class Sysroot:
                 return None
             with open(real, "rb") as handle:
                 return handle.read(limit).decode("utf-8", "replace")
-        except OSError:
+        except _NOT_THERE:
             return None
 
     def listdir(self, path: str) -> List[str]:
-        """The sorted names in a folder; empty when there is none."""
+        """The sorted names in a folder; empty when there is none. Names that are no UTF-8 are left out."""
         try:
-            return sorted(os.listdir(self.path(path)))
-        except OSError:
+            names = os.listdir(self.path(path))
+        except _NOT_THERE:
             return []
+        return sorted(name for name in names if name == _as_text(name))
 
     def kind(self, path: str) -> str:
         """file, directory, char, block, other, link_broken or missing; symbolic links are followed."""
         try:
             mode = os.stat(self.path(path)).st_mode
-        except OSError:
+        except _NOT_THERE:
             return "link_broken" if self.link(path) is not None else "missing"
         return next((name for test, name in _KINDS if test(mode)), "other")
 
@@ -101,15 +115,17 @@ class Sysroot:
         """os.stat of the resolved path, None when there is nothing."""
         try:
             return os.stat(self.path(path))
-        except OSError:
+        except _NOT_THERE:
             return None
 
     def link(self, path: str) -> Optional[str]:
         """What a symbolic link says, None when the path is none."""
         parent, name = os.path.split(path.rstrip("/"))
+        if name in ("", ".", ".."):
+            return None
         try:
-            return os.readlink(os.path.join(self.path(parent or "/"), name))
-        except OSError:
+            return _as_text(os.readlink(os.path.join(self.path(parent or "/"), name)))
+        except _NOT_THERE:
             return None
 
     def exists(self, path: str) -> bool:
@@ -148,15 +164,37 @@ class Sysroot:
         if text is None:
             return []
         try:
-            records = json.loads(text)
+            records = documents.parse(text)
         except ValueError as failure:
             raise SysrootError("{0} below {1} is not JSON: {2}".format(RECORDS, self.root, failure)) from failure
         if not isinstance(records, list):
             raise SysrootError("{0} below {1} must hold a list of records".format(RECORDS, self.root))
         for number, record in enumerate(records):
-            argv = record.get("argv") if isinstance(record, dict) else None
-            if not (isinstance(argv, list) and argv and all(isinstance(word, str) for word in argv)):
-                raise SysrootError(
-                    "record {0} of {1} below {2} has no argv (a list of words)".format(number, RECORDS, self.root)
-                )
+            flaw = _record_flaw(record)
+            if flaw:
+                raise SysrootError("record {0} of {1} below {2} {3}".format(number, RECORDS, self.root, flaw))
         return records
+
+
+def _record_flaw(record: Any) -> Optional[str]:
+    """Why a record cannot be used, None when it can."""
+    argv = record.get("argv") if isinstance(record, dict) else None
+    if not (isinstance(argv, list) and argv and all(isinstance(word, str) for word in argv)):
+        return "has no argv (a list of words)"
+    if record.get("rc") is not None and documents.integer(record["rc"]) is None:
+        return "has the rc {0}; it must be a whole number or null".format(_quoted(record["rc"]))
+    for key in ("stdout", "stderr"):
+        if not isinstance(record.get(key), (str, type(None))):
+            return "has the {0} {1}; it must be a text or null".format(key, _quoted(record[key]))
+    if not isinstance(record.get("timed_out", False), bool):
+        return "has the timed_out {0}; it must be true or false".format(_quoted(record["timed_out"]))
+    return None
+
+
+def _quoted(value: Any) -> str:
+    return repr(value)[:80]
+
+
+def _as_text(name: str) -> str:
+    """A name of a file with U+FFFD for what is no UTF-8 in it."""
+    return os.fsencode(name).decode("utf-8", "replace")

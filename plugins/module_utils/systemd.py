@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, NamedTuple, Optional
 
+from .documents import decimal
 from .sysroot import Sysroot
 
 TIMEOUT_S = 20.0
@@ -45,7 +46,7 @@ class Unit(NamedTuple):
 
 def parse_version(text: str) -> Optional[int]:
     """The version in what `systemctl --version` prints ("systemd 252 (252.39-1~deb12u1)"), None when there is none."""
-    match = re.match(r"systemd (\d+)", text)
+    match = re.match(r"systemd ([0-9]{1,9})\b", text)
     return int(match.group(1)) if match else None
 
 
@@ -69,15 +70,11 @@ def parse_show(text: str) -> Dict[str, Unit]:
             sub_state=values.get("SubState") or None,
             unit_file_state=values.get("UnitFileState") or None,
             fragment_path=values.get("FragmentPath") or None,
-            restarts=_number(values.get("NRestarts")),
+            restarts=decimal(values.get("NRestarts")),
             result=values.get("Result") or None,
-            main_pid=_number(values.get("MainPID")) or None,
+            main_pid=decimal(values.get("MainPID")) or None,
         )
     return units
-
-
-def _number(text: Optional[str]) -> Optional[int]:
-    return int(text) if text is not None and text.isdigit() else None
 
 
 def read_version(sysroot: Sysroot, timeout: float = TIMEOUT_S) -> Optional[Dict[str, Any]]:

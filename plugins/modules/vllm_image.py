@@ -17,6 +17,7 @@ description:
     that a pull had to make are taken away again, and an image that was there before or is in use is never deleted.
   - A registry that fails is recorded with the line that says why and with a remedy. When all fail, the engine's images
     and tags are as they were before. CA files and the proxy stay in place.
+  - It works on the engine of the host, as the services do; E(DOCKER_HOST) and E(DOCKER_CONTEXT) do not count.
 options:
   reference:
     description: The canonical reference, as the services name it.

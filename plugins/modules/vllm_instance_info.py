@@ -16,6 +16,7 @@ description:
   - An endpoint counts as serving when C(/health) answers, C(/v1/models) lists the model, and a completion returns
     text. It is asked at the address of the container itself, never through a proxy of the environment.
   - It changes nothing, and returns no secret, only digests of them.
+  - Where the host forwards a port to the container, that port must answer C(/health) too, as clients come through it.
 options:
   sysroot:
     description:

@@ -32,3 +32,8 @@ def test_time_limit_kills_the_whole_group_and_keeps_what_was_printed():
 def test_locale_is_fixed_and_environment_is_added():
     result = run(["sh", "-c", "echo $LC_ALL $MORE"], 5, env={"MORE": "yes"})
     assert result.stdout == "C yes\n"
+
+
+def test_a_word_that_no_program_can_be_given_is_a_result():
+    result = run(["echo", "a\0b"], 5)
+    assert (result.rc, result.missing) == (None, False) and "null byte" in result.error

@@ -319,4 +319,30 @@ def test_a_docker_that_is_something_else(host):
 def test_a_login_s_docker_settings_do_not_count(host):
     live = host.calls(docker_20()).live()
     engine.read(live)
-    assert live.environments == [{"DOCKER_HOST": "", "DOCKER_CONTEXT": "default"}] * 6
+    assert live.environments == [engine.ENGINE_ENV] * 6
+    assert engine.ENGINE_ENV == {
+        "DOCKER_HOST": "", "DOCKER_CONTEXT": "default", "DOCKER_TLS": "", "DOCKER_TLS_VERIFY": "",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "proxy, shown",
+    [
+        ("http://user:pa/ss@w@proxy:3128", "http://xxxxx:xxxxx@proxy:3128"),
+        ("http://user:p/w@proxy:3128/", "http://xxxxx:xxxxx@proxy:3128/"),
+        ("user:pass@proxy:3128", "xxxxx:xxxxx@proxy:3128"),
+        ("//user:pass@proxy", "//xxxxx:xxxxx@proxy"),
+        ("http://proxy:3128", "http://proxy:3128"),
+        ("", None),
+        (7, None),
+    ],
+)
+def test_logins_of_proxies_are_masked(proxy, shown):
+    found = engine.parse_info(json.dumps({"HttpProxy": proxy, "HttpsProxy": proxy}))
+    assert (found["http_proxy"], found["https_proxy"]) == (shown, shown)
+
+
+def test_a_label_that_names_no_instance_makes_nothing_ours():
+    container = {"Name": "/vllm-x", "Config": {"Labels": {"vllm-ascend.instance": "../../etc"}}}
+    assert engine.instance(container) is None
+    assert known(engine.foreign(container))["container"] == "vllm-x"

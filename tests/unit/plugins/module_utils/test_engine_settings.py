@@ -12,6 +12,7 @@ import sys
 
 import pytest
 from ansible_collections.vllm_ascend.fleet.plugins.module_utils import engine_settings as settings
+from ansible_collections.vllm_ascend.fleet.plugins.module_utils import masking
 
 PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----"
 LOGIN = {"username": "deploy", "password": "s3cret"}
@@ -71,19 +72,17 @@ def test_client_config_keeps_the_rest_and_beats_the_credential_store():
 
 
 def test_login_folder_is_private_and_goes(tmp_path, monkeypatch):
-    (tmp_path / "contexts").mkdir()
-    (tmp_path / "config.json").write_text('{"currentContext": "site"}')
+    (tmp_path / "config.json").write_text('{"HttpHeaders": {"X": "y"}}')
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     with pytest.raises(RuntimeError), settings.login_folder("quay.io", LOGIN) as env:
         folder = env["DOCKER_CONFIG"]
         config = os.path.join(folder, "config.json")
         assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700
         assert stat.S_IMODE(os.stat(config).st_mode) == 0o600
-        assert json.loads(settings.read_file(config) or "")["currentContext"] == "site"
-        assert os.path.realpath(os.path.join(folder, "contexts")) == str(tmp_path / "contexts")
+        assert json.loads(settings.read_file(config) or "")["HttpHeaders"] == {"X": "y"}
         raise RuntimeError
     assert not os.path.exists(folder)
-    assert (tmp_path / "contexts").is_dir()
+    assert (tmp_path / "config.json").is_file()
 
 
 def test_without_a_login_the_environment_stays():
@@ -225,3 +224,22 @@ def test_restore_file(tmp_path):
     settings.restore_file(str(path), None, 0o600)
     settings.restore_file(str(path), None, 0o600)
     assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    "url, shown, login",
+    [
+        ("http://user:pa/ss@w@proxy:3128", "http://proxy:3128", "user:pa/ss@w"),
+        ("user:pa/ss@proxy:3128", "proxy:3128", "user:pa/ss"),
+        ("//deploy:s3cret@proxy", "//proxy", "deploy:s3cret"),
+        ("http://proxy:3128", "http://proxy:3128", None),
+        ("", "", None),
+    ],
+)
+def test_a_login_is_found_with_and_without_a_scheme(url, shown, login):
+    assert (settings.public(url), settings.has_login(url)) == (shown, login is not None)
+    assert masking.login_of(url) == login
+    if login:
+        assert settings.shown_values({}, {"http": url}) == ({url, login, login.split(":", 1)[1]}, set())
+        problems = settings.proxy_problems({"HTTP_PROXY": url.replace("http:", "gopher:")})
+        assert problems and login not in str(problems)

@@ -6,7 +6,13 @@ import os
 import stat
 
 import pytest
-from ansible_collections.vllm_ascend.fleet.plugins.module_utils import engine_settings, image_engine, image_store
+from ansible_collections.vllm_ascend.fleet.plugins.module_utils import (
+    engine,
+    engine_settings,
+    image_engine,
+    image_store,
+)
+from ansible_collections.vllm_ascend.fleet.plugins.module_utils.commands import CommandResult
 from ansible_collections.vllm_ascend.fleet.plugins.module_utils.image_store import ImageError, Request, ensure
 
 from tests.unit.support.docker_rig import CANNOT_CONNECT, DockerRig, image, sha
@@ -771,3 +777,36 @@ def test_the_name_by_digest(reference, name):
 )
 def test_the_name_that_the_engine_prints(reference, name):
     assert image_engine.familiar(reference) == name
+
+
+def test_every_call_goes_to_the_engine_that_is_observed(rig, monkeypatch):
+    environments = []
+
+    def noting(argv, timeout, stdin=None, env=None):
+        environments.append(env)
+        return run(argv, timeout, stdin, env)
+
+    run = image_engine.run
+    monkeypatch.setattr(image_engine, "run", noting)
+    monkeypatch.setenv("DOCKER_HOST", "tcp://elsewhere:2376")
+    rig.offers(REF, image(1))
+    login = {"quay.io": {"username": "deploy", "password": "s3cret"}}
+    assert go(rig, candidates=[REF], auth=login)["changed"]
+    pulls = [env for env in environments if "DOCKER_CONFIG" in env]
+    assert len(pulls) == 1 and len(environments) > 3
+    assert all(env[key] == value for env in environments for key, value in engine.ENGINE_ENV.items())
+
+
+@pytest.mark.parametrize("output", ["[]", "{}", "[7]", '[{"Id": 7}]', "null", "[" * 100_000, "x"])
+def test_an_answer_that_names_no_image(rig, monkeypatch, output):
+    monkeypatch.setattr(image_engine, "run", lambda argv, *_args, **_more: CommandResult(argv, 0, output, ""))
+    assert codes(refused(rig).problems) == ["engine_error"]
+    with pytest.raises(image_engine.ImageError):
+        image_engine.Engine("docker").info()
+
+
+def test_a_proxys_login_without_a_scheme_is_not_in_the_diff():
+    text = '[Service]\nEnvironment="HTTP_PROXY=user:pa/ss@proxy:3128"\nEnvironment="NO_PROXY=a,b"\n# http://u:p@h\n'
+    assert image_store._shown(text) == (
+        '[Service]\nEnvironment="HTTP_PROXY=********@proxy:3128"\nEnvironment="NO_PROXY=a,b"\n# http://********@h\n'
+    )

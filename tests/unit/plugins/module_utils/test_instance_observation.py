@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -12,6 +13,7 @@ from ansible_collections.vllm_ascend.fleet.plugins.module_utils import instance_
 from ansible_collections.vllm_ascend.fleet.plugins.module_utils import instance_state as state
 from ansible_collections.vllm_ascend.fleet.plugins.module_utils.instance_observation import Options
 
+from tests.unit.support import hostile
 from tests.unit.support.recorded_hosts import DOCKER, RecordedHost, data, docker_20, record, systemd_records
 
 UNIT = "# vllm_ascend.fleet instance\n# plan 0123456789abcdef\n[Unit]\n"
@@ -206,6 +208,8 @@ def test_the_port_of_the_container_itself(changes, instance_plan, port):
 
 class Server(ThreadingHTTPServer):
     text = " city"
+    # Requests that are answered; those after them get 503.
+    sick_after = 99
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -227,7 +231,8 @@ class Handler(BaseHTTPRequestHandler):
     def send(self, answer):
         allowed = self.path == "/health" or self.headers.get("Authorization") == "Bearer " + SECRET
         data = b"" if answer is None else json.dumps(answer).encode()
-        self.send_response(200 if allowed else 401)
+        sick = len(self.server.asked) > self.server.sick_after
+        self.send_response(503 if sick else 200 if allowed else 401)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
@@ -284,3 +289,131 @@ def test_a_refused_connection_means_loading_only_while_the_unit_starts(tmp_path,
     server.shutdown()
     server.server_close()
     assert observe(tmp_path, port, unit)["health"] == health
+
+
+class TwoPorts:
+    """A container on a bridge, at an address of its own that is this machine's loopback."""
+
+    def __init__(self, tmp_path, inner, outer, planned=True, **options):
+        ends = {"address": "127.0.0.1", "port": outer, "network": "bridge", "container_port": inner}
+        forwarded = {f"{inner}/tcp": [{"HostIp": "", "HostPort": str(outer)}]}
+        container = ours(NetworkSettings={"Networks": {"bridge": {"IPAddress": "127.0.0.1"}}, "Ports": forwarded})
+        host = deployed(tmp_path, plan(endpoint=ends if planned else 7), [container])
+        self.seen = observation.collect(host.live(), Options(timeout=10.0, ports=[], **options))["instances"][0]
+
+
+@pytest.fixture
+def closed():
+    """A port on which nothing listens."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        yield sock.getsockname()[1]
+
+
+@pytest.fixture
+def silent():
+    """A port that takes connections and never answers."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        sock.listen(5)
+        yield sock.getsockname()[1]
+
+
+@pytest.mark.parametrize("planned", [True, False])
+def test_the_host_s_port_is_asked_too(tmp_path, server, planned):
+    inner = server.server_address[1]
+    seen = TwoPorts(tmp_path, inner, inner, planned).seen
+    assert (seen["health"], seen["served_models"]) == ("serving", [MODEL])
+    assert server.asked == ["/health", "/v1/models", "/v1/completions", "/health"]
+
+
+@pytest.mark.parametrize("planned", [True, False])
+def test_a_container_whose_host_port_is_dead_is_unhealthy(tmp_path, server, closed, planned):
+    seen = TwoPorts(tmp_path, server.server_address[1], closed, planned).seen
+    assert (seen["health"], seen["served_models"]) == ("unhealthy", [MODEL])
+    assert f"the container serves, but the host's port {closed} does not answer: " in seen["health_detail"]
+    assert "refused" in seen["health_detail"]
+
+
+def test_a_host_port_that_says_nothing_is_not_waited_for(tmp_path, server, silent, monkeypatch):
+    monkeypatch.setattr(observation, "HOST_PORT_S", 0.2)
+    seen = TwoPorts(tmp_path, server.server_address[1], silent, probe="health").seen
+    assert seen["health"] == "unhealthy"
+    assert seen["health_detail"].endswith(f"port {silent} does not answer: no answer within 0.2 s")
+
+
+def test_a_host_port_with_another_answer_than_200(tmp_path, server):
+    server.sick_after = 3
+    seen = TwoPorts(tmp_path, server.server_address[1], server.server_address[1]).seen
+    assert seen["health"] == "unhealthy"
+    assert seen["health_detail"].endswith("does not answer: HTTP 503")
+
+
+def test_the_host_s_network_has_one_side_only():
+    assert observation.host_side(ours(HostConfig={"NetworkMode": "host"}), plan()) is None
+
+
+@pytest.mark.parametrize(
+    "bind, address",
+    [(None, "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("::", "::1"), ("[::]", "::1"), ("10.0.0.5", "10.0.0.5")],
+)
+def test_where_the_host_reaches_a_published_port(bind, address):
+    ends = {"address": bind, "port": 8001, "network": "bridge", "container_port": 8000}
+    assert observation.host_side(ours(), plan(endpoint=ends)) == (address, 8001)
+
+
+# -- hostile hosts -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", hostile.VALUES.values(), ids=hostile.VALUES)
+def test_hostile_documents(tmp_path, value):
+    """A hostile value in every place of what docker inspect printed and of what was committed."""
+    host = RecordedHost(tmp_path).file(DOCKER).file(state.HELPER_PATH, "#")
+    inspected = json.loads(data("docker/inspect-20.10.24.json"))[:4]
+    images = json.loads(data("docker/image-inspect-20.10.24.json"))
+    names = []
+    for number, document in enumerate(hostile.mutations(committed(plan()))):
+        names.append(f"i{number}")
+        host.file(state.state_path(names[-1], state.COMMITTED), hostile.written(document, value))
+        host.file(state.state_path(names[-1], state.JOURNAL), hostile.written(document, value))
+    calls = docker_20([])
+    for call, listing, document in ((3, 2, inspected), (5, 4, images)):
+        calls[listing]["stdout"] = "x\n"
+        calls[call]["argv"] = [*calls[call]["argv"][: 2 if call == 3 else 3], "x"]
+        spoilt = [one for part in document for one in hostile.mutations(part)]
+        calls[call]["stdout"] = hostile.written(spoilt, value)
+    host.calls(calls).calls(systemd_records(names, show()))
+    for options in (Options(), Options(probe="none")):
+        observed = observation.collect(host.sysroot() if options.probe == "completion" else host.live(), options)
+        hostile.assert_plain_json(observed)
+        assert len(observed["instances"]) >= len(names)
+        assert len(observed["images"]) >= len(images)
+
+
+@pytest.mark.parametrize("value", hostile.VALUES.values(), ids=hostile.VALUES)
+def test_hostile_answers_of_the_engine(tmp_path, value):
+    for place, name in ((0, "version"), (1, "info")):
+        for document in hostile.mutations(json.loads(data(f"docker/{name}-20.10.24.json"))):
+            calls = docker_20()
+            calls[place]["stdout"] = hostile.written(document, value)
+            host = RecordedHost(tmp_path).file(DOCKER).calls(calls)
+            hostile.assert_plain_json(observation.collect(host.sysroot()))
+
+
+@pytest.mark.parametrize("text", [hostile.DEEP, "9" * 5000, "\u00b2", "[7, null]", "{}"])
+def test_hostile_texts(tmp_path, text):
+    table = f"head\n 0: 00000000:{text} 00000000:0000 0A 0:0 0:0 0 0 0 {text} 1 0 100 0 0 10 0\n"
+    host = deployed(tmp_path, unit=show(restarts=text)).file("proc/net/tcp", table).file(state.env_path("ascend"), text)
+    host.file(state.state_path("ascend", state.JOURNAL), text)
+    hostile.assert_plain_json(observation.collect(host.sysroot()))
+    for number in range(len(host.records)):
+        before = host.records[number]["stdout"]
+        host.records[number]["stdout"] = text
+        hostile.assert_plain_json(observation.collect(host.calls([]).sysroot()))
+        host.records[number]["stdout"] = before
+
+
+@pytest.mark.parametrize("npus", [7, None, "/dev/davinci5", {"a": 1}])
+def test_npus_of_a_plan_that_are_no_list_are_those_of_the_container(tmp_path, npus):
+    instance = observation.collect(deployed(tmp_path, plan(npus=npus)).sysroot())["instances"][0]
+    assert instance["npus"] == ["/dev/davinci0"]

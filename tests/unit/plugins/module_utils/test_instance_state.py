@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import os
 
 import pytest
 from ansible_collections.vllm_ascend.fleet.plugins.module_utils import instance_state as state
 
+from tests.unit.support.hostile import DEEP
 from tests.unit.support.recorded_hosts import RecordedHost, known
 
 UNIT = "# vllm_ascend.fleet instance\n# plan 0123\n[Unit]\n"
@@ -148,3 +150,29 @@ def test_a_host_without_anything(host):
 def test_helper(host, content, version):
     helper = state.read_helper(host.file(state.HELPER_PATH, content).sysroot())
     assert helper == {"path": state.HELPER_PATH, "version": version, "digest": state.text_digest(content)}
+
+
+def test_a_file_that_is_too_large_is_not_read(host, monkeypatch):
+    sysroot = (
+        host.file(state.HELPER_PATH, "#").file(state.state_path("a", state.COMMITTED), {"plan_hash": "0"}).sysroot()
+    )
+    assert state.read_helper(sysroot) and state.read_committed(sysroot, "a") == {"plan_hash": "0"}
+    for path in (state.HELPER_PATH, state.state_path("a", state.COMMITTED), state.env_path("a"), state.unit_path("a")):
+        host.file(path, "# vllm_ascend.fleet host helper 0.1.0\n")
+        os.truncate(sysroot.path(path), 6 << 30)
+    opened = []
+    monkeypatch.setattr("builtins.open", lambda *args, **kwargs: opened.append(args))
+    assert (state.read_helper(sysroot), state.read_committed(sysroot, "a"), state.read_env(sysroot, "a")) == (None,) * 3
+    assert state.file_digest(sysroot, state.unit_path("a")) is None
+    assert opened == []
+
+
+@pytest.mark.parametrize("size, read", [(4 << 20, True), ((4 << 20) + 1, False)])
+def test_the_bound_of_a_file(host, size, read):
+    sysroot = host.file("x", "a" * size).sysroot()
+    assert (state.read_bytes(sysroot, "/x") is not None) is read
+
+
+def test_a_committed_state_that_is_nested_too_deeply_is_none(host):
+    sysroot = host.file(state.state_path("a", state.COMMITTED), '{"plan": ' + DEEP + "}").sysroot()
+    assert state.read_committed(sysroot, "a") is None

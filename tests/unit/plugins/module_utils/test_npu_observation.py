@@ -13,6 +13,8 @@ from ansible_collections.vllm_ascend.fleet.plugins.module_utils.npu_observation 
 from ansible_collections.vllm_ascend.fleet.plugins.module_utils.sysroot import Sysroot
 from ansible_collections.vllm_ascend.fleet.tests.unit.support import host_trees
 
+from tests.unit.support.hostile import DEEP, assert_plain_json
+
 DATA = pathlib.Path(__file__).resolve().parents[2] / "data"
 SAMPLES = DATA / "npu-smi"
 LISTINGS = json.loads((DATA / "host-files/index.json").read_text(encoding="utf-8"))["dev_listing"]
@@ -349,3 +351,68 @@ def test_live_files_are_no_nodes(monkeypatch, tmp_path):
 def test_a_real_node_has_its_numbers():
     record = npu_observation.stat_paths(Sysroot("/"), ["/dev/null"], read_driver(Sysroot("/")))["/dev/null"]
     assert (record["type"], record["mode"]) == ("char", "{:04o}".format(os.stat("/dev/null").st_mode & 0o7777))
+
+
+# -- hostile hosts -----------------------------------------------------------------------------------------------------
+
+TEXTS = {
+    "empty": b"",
+    "nul": b"/a\0b",
+    "digits": b"9" * 5000,
+    "superscript": "\u00b2".encode(),
+    "infinite": b"inf",
+    "no UTF-8": b"0x\xff\xfe",
+    "assigned": b"Driver_Install_Path_Param=/a\0b\nversion=" + b"9" * 5000,
+    "deep": DEEP.encode(),
+}
+
+
+@pytest.mark.parametrize("content", TEXTS.values(), ids=TEXTS)
+@pytest.mark.parametrize("family", ["atlas_a2", "atlas_950dt", "atlas_200i_pro"])
+def test_hostile_files(tmp_path, family, content):
+    tree = host_trees.family_host(tmp_path, family)
+    tree.put("proc/uda/namespace_node", "ns_id 3 identify 0xffff root_tgid 1 dev_num 1\n0 0\n")
+    for path in (
+        "etc/hccl_rootinfo.json",
+        "proc/1/cgroup",
+        "proc/1/comm",
+        "sys/class/dmi/id/board_name",
+        "proc/uptime",
+    ):
+        tree.put(path, "{}")
+    for path in [path for path in tmp_path.rglob("*") if path.is_file() and "recorded" not in path.parts]:
+        before = path.read_bytes()
+        path.write_bytes(content)
+        assert_plain_json(facts(tree, paths=["{driver}/x", "/a\0b"]))
+        path.unlink()
+        path.symlink_to(path.name)
+        assert_plain_json(facts(tree))
+        path.unlink()
+        path.mkdir()
+        assert_plain_json(facts(tree))
+        path.rmdir()
+        path.write_bytes(before)
+
+
+@pytest.mark.parametrize(
+    "output", ["9" * 5000, "\u00b2", DEEP, "+---+\n| " + "9" * 5000 + " 910B3 | OK | 1 |\n+===+\n"]
+)
+def test_hostile_outputs(tmp_path, output):
+    tree = host_trees.family_host(tmp_path, "atlas_950dt")
+    tree.npu_smi(output).record(["npu-smi", "info", "-m"], output).record(["getconf", "PAGESIZE"], output)
+    found = facts(tree)
+    assert_plain_json(found)
+    assert (found["chips"], found["host"]["page_size"]) == ([], None)
+
+
+@pytest.mark.parametrize(
+    "line", ["ns_id {0} identify 0xf root_tgid 1 dev_num 1", "ns_id 3 identify 0xf root_tgid {0} dev_num 1"]
+)
+def test_absurd_numbers_in_the_driver_s_table(tmp_path, line):
+    tree = host_trees.HostTree(tmp_path).put("proc/uda/namespace_node", line.format("9" * 5000) + "\n0 0\n")
+    assert facts(tree)["usage"] == []
+
+
+@pytest.mark.parametrize("uptime, seconds", [("inf 1", None), ("nan", None), ("-1", None), ("12.9 3", 12)])
+def test_uptime(tmp_path, uptime, seconds):
+    assert facts(host_trees.HostTree(tmp_path).put("proc/uptime", uptime))["host"]["uptime_s"] == seconds

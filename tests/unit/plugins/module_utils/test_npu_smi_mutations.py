@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 
 import pytest
 from ansible_collections.vllm_ascend.fleet.plugins.module_utils.npu_smi import parse_info, parse_list, parse_map
 from ansible_collections.vllm_ascend.fleet.plugins.module_utils.npu_smi_errors import classify
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from tests.unit.support.hostile import assert_plain_json
 
 DATA = pathlib.Path(__file__).resolve().parents[2] / "data" / "npu-smi"
 NAMES = sorted(json.loads((DATA / "index.json").read_text(encoding="utf-8"))["tables"])
@@ -82,3 +85,29 @@ def test_any_text_is_survived(text, rc):
     parse_list(text)
     error = classify(rc, text)
     assert rc == 0 or error is not None
+
+
+@pytest.mark.parametrize("digits", ["9" * 5000, "\u00b2"], ids=["endless", "superscript"])
+@pytest.mark.parametrize("name", NAMES)
+def test_an_absurd_number_in_every_place(name, digits):
+    for match in re.finditer(r"(?<=[ /])[0-9]+(?=[ /])", TEXTS[name]):
+        damaged = TEXTS[name][: match.start()] + digits + TEXTS[name][match.end() :]
+        assert_nothing_invented(name, damaged)
+        assert_plain_json(parse_info(damaged)._asdict())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_table_with_an_id_that_is_not_understood_is_not_complete(name):
+    whole = parse_info(TEXTS[name])
+    for match in re.finditer(r"^\| *[0-9]+", TEXTS[name], re.M):
+        table = parse_info(TEXTS[name][: match.end()] + "0" * 5000 + TEXTS[name][match.end() :])
+        assert len(table.chips) == len(whole.chips) or not table.complete
+
+
+@pytest.mark.parametrize("name", ["950-info-m-doc.txt", "950-info-l-doc.txt"])
+def test_an_absurd_number_in_every_place_of_the_lists(name):
+    text = (DATA / name).read_text(encoding="utf-8")
+    for match in re.finditer(r"[0-9]+", text):
+        damaged = text[: match.start()] + "9" * 5000 + text[match.end() :]
+        assert_plain_json(parse_map(damaged))
+        assert_plain_json(parse_list(damaged))
