@@ -16,8 +16,8 @@ import signal
 import time
 from typing import Any, Dict, List, Optional
 
-from .commands import run
-from .host_control import Host
+from . import atomic, log_lines
+from .host_control import COMMAND_S, Host, HostError, explain
 from .instance_state import LABEL_INSTANCE, container_name
 
 SUFFIX = "-adopted"
@@ -26,6 +26,11 @@ STOP_S = 60
 SHELL_STOP_S = 2
 SHELLS = ("bash", "sh", "zsh")
 EXEC_S = 30.0
+# The environment of a container that is made again, for the moment in which the engine reads it (0600).
+ADOPTED_ENV = "adopted.env"
+# Shorter values, such as numbers and "true", are no secrets, and masking them would garble every message.
+SECRET_LENGTH = 8
+_KEY_OPTION = "--api-key"
 _SERVER_WORDS = ("serve", "vllm.entrypoints.openai.api_server")
 
 
@@ -40,6 +45,7 @@ def foreign(host: Host, instance: str) -> Optional[Dict[str, Any]]:
 def plan(host: Host, instance: str, inspect: Dict[str, Any]) -> Dict[str, Any]:
     """What has to be known to undo the adoption, before anything is done; it goes into the journal first."""
     settings = inspect.get("HostConfig") or {}
+    image = _image_defaults(host, inspect)
     running = bool((inspect.get("State") or {}).get("Running"))
     removed = bool(settings.get("AutoRemove"))
     return {
@@ -49,7 +55,8 @@ def plan(host: Host, instance: str, inspect: Dict[str, Any]) -> Dict[str, Any]:
         "running": running,
         "restart": _restart_policy(settings),
         "auto_remove": removed,
-        "recreate": recreate_argv(inspect, _image_defaults(host, inspect)) if removed else None,
+        "recreate": recreate_argv(inspect, image) if removed else None,
+        "environment": environment(inspect, image) if removed else None,
         "shell": _runs_shell(inspect),
         "server": _server_command(host, inspect) if running else None,
     }
@@ -75,11 +82,19 @@ def take(host: Host, adopted: Dict[str, Any], timeout: int = STOP_S) -> str:
     return "{0} is stopped and kept as {1}".format(adopted["name"], adopted["kept_as"])
 
 
-def give_back(host: Host, adopted: Dict[str, Any]) -> str:
-    """Undo take(): the container has its name again and runs if it ran; what was done, in a sentence."""
+def forget(adopted: Dict[str, Any]) -> None:
+    """Drop what was only kept to undo the adoption: arguments and environment, which may hold secrets."""
+    adopted.update(recreate=None, environment=None, server=None)
+
+
+def give_back(host: Host, adopted: Dict[str, Any], env_file: str) -> str:
+    """Undo take(): the container has its name again and runs if it ran; what was done, in a sentence.
+
+    env_file is where its environment may lie for a moment.
+    """
     name, found = adopted["name"], host.inspect(adopted["id"])
     if found is None and host.inspect(name) is None and adopted["recreate"]:
-        host.command([host.engine] + list(adopted["recreate"])[1:])
+        _recreate(host, adopted, env_file)
         found = host.inspect(name)
     if found is None:
         found = host.inspect(name)
@@ -96,14 +111,63 @@ def give_back(host: Host, adopted: Dict[str, Any]) -> str:
     if adopted["server"]:
         # `bash -ic` as in the units: the image's environment is set by the interactive shell's start-up file.
         wrapped = ["bash", "-ic", 'exec "$@"', "--"] + list(adopted["server"])
-        result = run([host.engine, "exec", "-d", identity] + wrapped, EXEC_S)
+        result = host.ask_docker(["exec", "-d", identity] + wrapped, EXEC_S)
         how = "and" if result.ok else "but not"
-        return "{0} runs again, {1} its command {2}".format(name, how, " ".join(adopted["server"]))
+        return "{0} runs again, {1} its command {2}".format(name, how, " ".join(shown(adopted["server"])))
     return "{0} runs again".format(name)
 
 
+def _recreate(host: Host, adopted: Dict[str, Any], env_file: str) -> None:
+    """Run the argv that makes the container again; its environment goes by a file, never into a list of processes."""
+    argv, given = list(adopted["recreate"])[1:], adopted.get("environment") or []
+    # A line break ends a value in such a file: that one is taken from the environment of the client.
+    broken = dict(entry.split("=", 1) for entry in given if "\n" in entry)
+    words = [word for name in sorted(broken) for word in ("--env", name)]
+    atomic.write_text(env_file, "".join(entry + "\n" for entry in given if "\n" not in entry), 0o600)
+    try:
+        result = host.ask_docker(argv[:2] + ["--env-file", env_file] + words + argv[2:], env=broken)
+    finally:
+        atomic.remove(env_file)
+    if not result.ok:
+        hidden = secret_values(argv, given)
+        text = log_lines.mask(explain(result, COMMAND_S), hidden)
+        raise HostError(text, [log_lines.mask(line, hidden) for line in result.text.splitlines()])
+
+
+def shown(words: List[str]) -> List[str]:
+    """An argv for the eyes of everybody: the values of --api-key and of every NAME=VALUE are masked."""
+    found, key = [], False
+    for word in words:
+        name, equals, _value = word.partition("=")
+        if word.startswith("-"):
+            # --api-key takes several values (vLLM 0.23.0).
+            key = word == _KEY_OPTION
+            masked = name == _KEY_OPTION and bool(equals)
+        else:
+            masked = key or bool(equals)
+        if masked:
+            word = "{0}={1}".format(name, log_lines.MASK) if equals and not key else log_lines.MASK
+        found.append(word)
+    return found
+
+
+def secret_values(words: List[str], given: List[str]) -> List[str]:
+    """What must not be seen of an argv and an environment."""
+    masked = enumerate(shown(words))
+    hidden = [words[at].partition("=")[2] if "=" in seen else words[at] for at, seen in masked if words[at] != seen]
+    return [value for value in hidden + [one.partition("=")[2] for one in given] if len(value) >= SECRET_LENGTH]
+
+
+def environment(inspect: Dict[str, Any], image: Dict[str, Any]) -> List[str]:
+    """The environment of a container (NAME=VALUE), less what its image sets anyway."""
+    return [value for value in (inspect.get("Config") or {}).get("Env") or [] if value not in (image.get("Env") or [])]
+
+
 def recreate_argv(inspect: Dict[str, Any], image: Dict[str, Any]) -> List[str]:
-    """A `docker run -d` argv that makes the container again from `docker inspect`, less what its image sets anyway."""
+    """A `docker run -d` argv that makes the container again from `docker inspect`, less what its image sets anyway.
+
+    The environment is not in it: see environment().
+    """
     config, host = inspect.get("Config") or {}, inspect.get("HostConfig") or {}
     argv = ["docker", "run", "-d", "--rm", "--name", str(inspect["Name"]).lstrip("/")]
     argv += ["--interactive"] * bool(config.get("OpenStdin")) + ["--tty"] * bool(config.get("Tty"))
@@ -131,9 +195,6 @@ def recreate_argv(inspect: Dict[str, Any], image: Dict[str, Any]) -> List[str]:
     for key, flag in (("CapAdd", "--cap-add"), ("SecurityOpt", "--security-opt"), ("ExtraHosts", "--add-host")):
         for value in host.get(key) or []:
             argv += [flag, value]
-    for value in config.get("Env") or []:
-        if value not in (image.get("Env") or []):
-            argv += ["--env", value]
     for name, value in sorted((config.get("Labels") or {}).items()):
         if (image.get("Labels") or {}).get(name) != value:
             argv += ["--label", "{0}={1}".format(name, value)]
@@ -188,7 +249,7 @@ def _runs_shell(inspect: Dict[str, Any]) -> bool:
 
 
 def _processes(host: Host, identity: str) -> List[int]:
-    result = run([host.engine, "top", identity, "-eo", "pid,ppid"], EXEC_S)
+    result = host.ask_docker(["top", identity, "-eo", "pid,ppid"], EXEC_S)
     if not result.ok:
         return []
     return sorted(int(line.split()[0]) for line in result.stdout.splitlines()[1:] if line.split()[:1])

@@ -7,6 +7,9 @@ A fault is a JSON file that only root can have put there (FAULT_PATH); no file, 
 `{"step": "start", "when": "before", "action": "kill"}`. when: before or after (default before); action: kill (as
 kill -9 does), fail (the step fails) or sleep (seconds); instance: only for that one; once: false lets it act each time,
 otherwise the file is removed before it acts.
+
+Beside the steps of the journal there are two more points: `close`, at which the journal is closed, and `clean`, at
+which the secrets go that were needed until then.
 """
 
 from __future__ import annotations

@@ -10,14 +10,16 @@ instance and called a dead unit active (tried with vLLM 0.23.0). Readiness is ne
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import json
 import os
 import signal
 import time
-from typing import Any, Callable, Dict, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from . import atomic, endpoint, listeners
 from .commands import run
+from .engine import ENGINE_ENV
 from .instance_state import API_KEY, parse_env
 from .sysroot import Sysroot
 
@@ -128,27 +130,65 @@ def own_listener(inspect: Dict[str, Any], port: int) -> Optional[str]:
     """The address on which a process of the container itself listens (host network); None: none does.
 
     Two vLLM 0.23.0 servers can listen on one port there (SO_REUSEPORT), so somebody else's listener on it is no answer
-    either: it would get half of the requests.
+    either: it would get half of the requests (GateError). One on another address of the host is nobody's concern.
     """
     pid = (inspect.get("State") or {}).get("Pid") or 0
     identity = str(inspect.get("Id"))
     found = listeners.read_listeners(Sysroot("/"), [port], {int(pid): identity} if pid else {})
-    others = [one for one in found if one["container"] != identity and one["pid"] is not None]
+    own = [one["address"] for one in found if one["container"] == identity]
+    ours = own or planned_addresses(inspect)
+    others = [
+        one
+        for one in found
+        if one["container"] != identity
+        and one["pid"] is not None
+        and any(overlap(one["address"], address) for address in ours)
+    ]
     if others:
         raise GateError(
             "port {0} of the host network is also held by process {1} ({2}), which is not of this container".format(
                 port, others[0]["pid"], others[0]["process"]
             )
         )
-    for one in found:
-        if one["container"] == identity:
-            return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(one["address"], one["address"])
-    return None
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(own[0], own[0]) if own else None
+
+
+def planned_addresses(inspect: Dict[str, Any]) -> List[str]:
+    """The address that the container's command will listen on: that of `--host`, by default every one (vLLM 0.23.0).
+
+    Empty when it names no address.
+    """
+    words = [str(word) for word in (inspect.get("Config") or {}).get("Cmd") or []]
+    given = "0.0.0.0"
+    for number, word in enumerate(words):
+        if word == "--host" and number + 1 < len(words):
+            given = words[number + 1]
+        elif word.startswith("--host="):
+            given = word[len("--host=") :]
+    given = {"localhost": "127.0.0.1"}.get(given, given.strip("[]"))
+    try:
+        return [str(ipaddress.ip_address(given))]
+    except ValueError:
+        return []
+
+
+def overlap(one: str, other: str) -> bool:
+    """True when two listeners on one port would meet: the same address, or one is a wildcard that covers the other.
+
+    0.0.0.0 covers the addresses of IPv4, :: those of both families.
+    """
+    pair = [ipaddress.ip_address(address) for address in (one, other)]
+    wide = [address for address in pair if address.is_unspecified]
+    return (
+        pair[0] == pair[1]
+        or any(address.version == 6 for address in wide)
+        or (bool(wide) and pair[0].version == pair[1].version)
+    )
 
 
 def inspect_container(engine: str, name: str) -> Optional[Dict[str, Any]]:
     """What the engine knows about a container, None when there is no such one or no answer."""
-    result = run([engine, "container", "inspect", name], DOCKER_S)
+    result = run([engine, "container", "inspect", name], DOCKER_S, env=ENGINE_ENV)
     if not result.ok:
         return None
     with contextlib.suppress(ValueError, IndexError):
@@ -177,8 +217,8 @@ def alive(pid: int) -> bool:
 def stop_loading(engine: str, container: str) -> None:
     """End a container whose engine still loads: a second SIGTERM, and SIGKILL some seconds later."""
     time.sleep(SECOND_TERM_S)
-    run([engine, "kill", "--signal", "TERM", container], DOCKER_S)
-    run([engine, "stop", "-t", str(FORCE_STOP_S), container], DOCKER_S)
+    run([engine, "kill", "--signal", "TERM", container], DOCKER_S, env=ENGINE_ENV)
+    run([engine, "stop", "-t", str(FORCE_STOP_S), container], DOCKER_S, env=ENGINE_ENV)
 
 
 def _on_term(_number: int, _frame: Any) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Dict, List, Optional
 
 from . import instance_state, systemd
 from .commands import CommandResult, run
+from .engine import ENGINE_ENV
 from .sysroot import Sysroot
 
 COMMAND_S = 60.0
@@ -51,10 +52,7 @@ class Host:
 
     def command(self, argv: List[str], timeout: float = COMMAND_S, stdin: Optional[str] = None) -> CommandResult:
         """Run argv and give its result; HostError when it did not end with 0."""
-        result = run(argv, timeout, stdin=stdin)
-        if not result.ok:
-            raise HostError(explain(result, timeout), result.text.splitlines())
-        return result
+        return _checked(run(argv, timeout, stdin=stdin), timeout)
 
     def systemctl(self, *words: str, timeout: float = COMMAND_S) -> CommandResult:
         """systemctl; HostError when it failed."""
@@ -62,11 +60,21 @@ class Host:
 
     def docker(self, *words: str, timeout: float = COMMAND_S) -> CommandResult:
         """The container engine; HostError when it failed."""
-        return self.command([self.engine] + list(words), timeout)
+        return _checked(self.ask_docker(list(words), timeout), timeout)
+
+    def ask_docker(
+        self,
+        words: List[str],
+        timeout: float = COMMAND_S,
+        stdin: Optional[str] = None,
+        env: Optional[Dict[str, str]] = None,
+    ) -> CommandResult:
+        """The same; never raises. It is always the engine of this host, wherever a login's environment may point."""
+        return run([self.engine] + words, timeout, stdin=stdin, env=dict(env or {}, **ENGINE_ENV))
 
     def planned(self, argv: List[str], timeout: float, stdin: Optional[str] = None) -> CommandResult:
         """Run an argv of a plan, whose first word stands for the engine; never raises."""
-        return run([self.engine] + list(argv[1:]), timeout, stdin=stdin)
+        return self.ask_docker(list(argv[1:]), timeout, stdin)
 
     # -- what is there -----------------------------------------------------------------------------------------------
 
@@ -90,7 +98,7 @@ class Host:
         return str(found["Id"]) if found else None
 
     def _inspect(self, what: str, name: str) -> Optional[Dict[str, Any]]:
-        result = run([self.engine, what, "inspect", name], COMMAND_S)
+        result = self.ask_docker([what, "inspect", name])
         if not result.ok:
             if result.rc is not None and "no such {0}".format(what) in result.text.lower():
                 return None
@@ -117,6 +125,12 @@ class Host:
     def environment(self, instance: str) -> Dict[str, str]:
         """The secrets of an instance's environment file; empty when there is none."""
         return instance_state.read_env(self.sysroot, instance) or {}
+
+
+def _checked(result: CommandResult, timeout: float) -> CommandResult:
+    if not result.ok:
+        raise HostError(explain(result, timeout), result.text.splitlines())
+    return result
 
 
 def explain(result: CommandResult, timeout: float) -> str:

@@ -5,16 +5,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import shutil
 from typing import Any, Dict, List, NamedTuple, Optional
 
 from . import adoption, helper_install, instance_difference, instance_state, log_lines, snapshot, transaction
 from .host_control import Host, HostError
 from .operations import ABSENT, PRESENT, RESTARTED, STARTED, STOPPED
-from .transaction_client import Client, TransactionError, request
+from .transaction_client import Client, TransactionError, removed_path, request
 
 
 class ApplyError(Exception):
@@ -50,6 +48,7 @@ def apply(
     Returns {changed, helper, instances, diff}. ApplyError with the same, and state_now, when one fails; the instances
     after it are left alone.
     """
+    check_names([plan.get("name") for plan in instances or []] + list(names or []))
     run = _Run(host, options)
     try:
         if options.state == PRESENT:
@@ -58,14 +57,30 @@ def apply(
         else:
             for name in run.named(names):
                 run.operate(name)
-    except (HostError, TransactionError) as failure:
+    except (HostError, TransactionError, OSError) as failure:
         now = transaction.state_now(host, run.current)[1]
-        text = _message("{0}: {1}".format(run.current, failure), failure.lines, "Now: {0}.".format(now))
+        lines = getattr(failure, "lines", [])
+        text = _message("{0}: {1}".format(run.current, failure), lines, "Now: {0}.".format(now))
         raise ApplyError(text, state_now=now, **run.result()) from failure
     except ApplyError as failure:
         failure.result = dict(run.result(), **failure.result)
         raise
     return run.result()
+
+
+def check_names(names: List[Any]) -> None:
+    """ApplyError that shows every name which no instance can have: names become paths, and one such as ".." would be
+    a folder of somebody else."""
+    bad = [name for name in names if not isinstance(name, str) or not instance_state.INSTANCE_NAME.match(name)]
+    if bad:
+        raise ApplyError(
+            "no instance can be named {0}: a name has 1 to 31 of a-z, 0-9 and -, and does not begin with - "
+            "([a-z0-9][a-z0-9-]{{0,30}})".format(", ".join(json.dumps(name) for name in bad)),
+            changed=False,
+            helper=None,
+            instances=[],
+            diff=[],
+        )
 
 
 class _Run:
@@ -117,6 +132,8 @@ class _Run:
                 "vllm_adopt_containers to true".format(name, instance_state.container_name(name))
             )
         self.diff += difference_texts(self.host, wanted, found)
+        if found["action"] == instance_difference.NONE and not self.options.check:
+            self.client.tidy(name)
         if found["action"] == instance_difference.NONE or self.options.check:
             changed = found["action"] != instance_difference.NONE
             self._report(name, changed, found["action"], plan, reasons=found["reasons"])
@@ -135,8 +152,12 @@ class _Run:
         return found
 
     def _helper(self) -> None:
+        """Install the helper where it is another one; units in use are not disturbed."""
         if self.helper is None:
-            self.helper = helper_install.install(self.host, self.options.check)
+            self.helper = helper = helper_install.install(self.host, self.options.check)
+            if helper["changed"]:
+                before, after = ("sha256 {0}\n".format(helper[key]) for key in ("before", "digest"))
+                self.diff.append(_diff(helper["path"], before if helper["before"] else "", after))
 
     # -- the other states ----------------------------------------------------------------------------------------------
 
@@ -144,6 +165,10 @@ class _Run:
         known = instance_state.instance_names(self.host.sysroot)
         if names is None:
             return known
+        paths = [instance_state.unit_path(name) for name in names]
+        theirs = [path for path in paths if self.host.sysroot.exists(path) and not self._ours(path)]
+        if theirs:
+            raise ApplyError("not made by vllm_ascend.fleet, so left alone: {0}".format(", ".join(theirs)))
         unknown = sorted(set(names) - set(known))
         if unknown and self.options.state != ABSENT:
             raise ApplyError(
@@ -151,7 +176,10 @@ class _Run:
                     ", ".join(unknown), ", ".join(known) or "none"
                 )
             )
-        return list(names)
+        return sorted(set(names), key=names.index)
+
+    def _ours(self, unit_path: str) -> bool:
+        return instance_state.is_ours(self.host.sysroot.read_text(unit_path))
 
     def operate(self, name: str) -> None:
         state = self.options.state
@@ -162,18 +190,19 @@ class _Run:
         after = {STARTED: "active", RESTARTED: "active", STOPPED: "inactive", ABSENT: "absent"}[state]
         changed = self._would_change(name, state, before, plan)
         if changed:
+            self._helper()
             self.diff.append(_diff(instance_state.unit_name(name), before, after))
+        if not changed and not self.options.check:
+            self.client.tidy(name)
         if not changed or self.options.check:
             self._report(name, changed, state if changed else instance_difference.NONE, plan)
-        else:
-            self._helper()
-            values = list(self.host.environment(name).values())
-            self._settle(self.client.run(request(state, name, self.host.engine)), plan, values, [])
-        if state == ABSENT and not self.options.check:
-            with contextlib.suppress(OSError):
-                shutil.rmtree(self.host.state(name))
-                # Only when it is empty.
-                os.rmdir(self.host.path(instance_state.STATE_DIR))
+            return
+        values = list(self.host.environment(name).values())
+        done = self.client.run(request(state, name, self.host.engine))
+        if state == ABSENT and done["ok"]:
+            # At least the state folder was there: the helper cannot tell, its own request is in it.
+            done["changed"] = True
+        self._settle(done, plan, values, [])
 
     def _now(self, name: str) -> str:
         if not os.path.exists(self.host.path(instance_state.unit_path(name))):
@@ -186,7 +215,8 @@ class _Run:
             files = (
                 instance_state.unit_path(name),
                 instance_state.env_path(name),
-                instance_state.state_path(name, instance_state.COMMITTED),
+                instance_state.state_path(name),
+                removed_path(name),
             )
             return any(sysroot.exists(path) for path in files) or self._container(name)
         if state == RESTARTED or instance_state.journal_state(sysroot, name) == instance_state.JOURNAL_OPEN:
@@ -312,7 +342,9 @@ def _aftermath(done: Dict[str, Any]) -> str:
             "; ".join(rollback.get("errors") or [])
         ),
     }.get(done["outcome"], "")
-    notes = rollback.get("notes") or []
+    notes = list(rollback.get("notes") or [])
+    if done["evidence"].get("journal"):
+        notes.append("{0}.".format(done["evidence"]["journal"]))
     return " ".join([part for part in [words] + notes + ["Now: {0}.".format(done["state_now"])] if part])
 
 

@@ -32,7 +32,8 @@ def locked(path: str, who: str, timeout: float) -> Iterator[None]:
     """Hold the lock at path; who is noted in it. LockError after timeout seconds, naming the holder.
 
     The kernel frees the lock when its holder dies, so a note of a dead holder is never in the way. The file may have
-    been removed with its folder while one waited: then the lock is taken again on the new one.
+    been removed with its folder while one waited: then the lock is taken again on the new one, and it is a
+    FileNotFoundError when there is no new folder.
     """
     deadline = time.monotonic() + timeout
     while True:
@@ -90,11 +91,17 @@ def now() -> str:
 
 
 class Journal:
-    """One transaction, on disk. data is what the file holds: state (open, done), outcome, steps, snapshot, request."""
+    """One transaction, on disk. data is what the file holds: state (open, done), outcome, steps, snapshot, request.
 
-    def __init__(self, path: str, data: Dict[str, Any]) -> None:
+    strict: a write that fails is an OSError, since what is not written down must not be done. Undoing must go on
+    without it (strict is False then): the journal is kept in memory, and problem says why it is not on the disk.
+    """
+
+    def __init__(self, path: str, data: Dict[str, Any], strict: bool = True) -> None:
         self.path = path
         self.data = data
+        self.strict = strict
+        self.problem: Optional[str] = None
 
     @classmethod
     def left_open(cls, path: str) -> Optional[Dict[str, Any]]:
@@ -124,8 +131,15 @@ class Journal:
         return journal
 
     def save(self) -> None:
-        """Write it down; it is on the disk when this returns."""
-        atomic.write_json(self.path, self.data)
+        """Write all of it down; it is on the disk when this returns, unless there is a problem."""
+        try:
+            atomic.write_json(self.path, self.data)
+        except OSError as failure:
+            self.problem = "the journal {0} cannot be written: {1}".format(self.path, failure)
+            if self.strict:
+                raise
+        else:
+            self.problem = None
 
     def note(self, **values: Any) -> None:
         """Set some of its values and write it down."""

@@ -14,9 +14,10 @@ import stat
 import time
 from typing import Callable, List, Optional
 
-from .commands import run
+from .commands import CommandResult, run
+from .engine import ENGINE_ENV
+from .instance_state import LABEL_INSTANCE
 
-LABEL = "vllm-ascend.instance"
 DOCKER_S = 60.0
 POLL_S = 1.0
 
@@ -73,7 +74,7 @@ def wait_for_nodes(
 
 def require_image(engine: str, image: str) -> str:
     """The id of an image that the engine has. NodeError when it has none: a unit never pulls."""
-    result = run([engine, "image", "inspect", "--format", "{{.Id}}", image], DOCKER_S)
+    result = docker(engine, "image", "inspect", "--format", "{{.Id}}", image)
     if result.ok:
         return result.stdout.strip()
     if "no such image" in result.stderr.lower():
@@ -86,8 +87,8 @@ def require_image(engine: str, image: str) -> str:
 
 def owner(engine: str, container: str) -> Optional[str]:
     """The instance that a container is labelled with ("": it has no label), None when there is no such container."""
-    argv = [engine, "container", "inspect", "--format", '{{{{index .Config.Labels "{0}"}}}}'.format(LABEL), container]
-    result = run(argv, DOCKER_S)
+    label = '{{{{index .Config.Labels "{0}"}}}}'.format(LABEL_INSTANCE)
+    result = docker(engine, "container", "inspect", "--format", label, container)
     if result.ok:
         return result.stdout.strip().replace("<no value>", "")
     if "no such container" in result.stderr.lower():
@@ -107,14 +108,19 @@ def remove_stale(engine: str, container: str, instance: Optional[str] = None) ->
                 container, "of the instance {0}".format(found) if found else "not made by vllm_ascend.fleet"
             )
         )
-    result = run([engine, "rm", "--force", container], DOCKER_S)
+    result = docker(engine, "rm", "--force", container)
     gone = "no such container" in result.stderr.lower() or "already in progress" in result.stderr.lower()
     if not result.ok and not gone:
         raise NodeError("cannot remove the stale container {0}: {1}".format(container, _why(result)))
     return True
 
 
-def _why(result) -> str:
+def docker(engine: str, *words: str) -> CommandResult:
+    """Call the engine of this host, wherever the environment of a login may point; never raises."""
+    return run([engine] + list(words), DOCKER_S, env=ENGINE_ENV)
+
+
+def _why(result: CommandResult) -> str:
     if result.missing:
         return "the program is missing"
     if result.timed_out:

@@ -10,9 +10,8 @@ from typing import Any, Dict, List, Optional
 
 from . import atomic, instance_state, snapshot
 from .host_control import Host
-from .instance_difference import RECOVER
 from .journal import Journal, locked
-from .steps import PROVE_S, StepError, Steps, check_staged, start_limit, stop_limit, stop_service
+from .steps import PROVE_S, STAGED_ENV, StepError, Steps, check_staged, start_limit, stop_limit, stop_service
 from .transaction import COMMITTED, FAILED, UNCHANGED, Rollback, Runner, Transaction, clean, finish, finishable, result
 
 PRESENT = "present"
@@ -34,13 +33,17 @@ class RequestError(Exception):
 def transact(instance: str, root: str = "/", lock_timeout: float = LOCK_S) -> Dict[str, Any]:
     """Run the request in the instance's state folder, write result.json and give the result.
 
-    RequestError when there is no request, LockError when another transaction has the lock.
+    RequestError when there is no request or it is another instance's, LockError when another transaction has the lock.
     """
+    if not instance_state.INSTANCE_NAME.match(instance):
+        raise RequestError("{0!r} is no name of an instance".format(instance))
     path = Host(root=root).state(instance, instance_state.REQUEST)
     with locked(Host(root=root).state(instance, instance_state.LOCK), "a transaction of " + instance, lock_timeout):
         request = atomic.read_json(path)
         if not isinstance(request, dict) or not request.get("state"):
             raise RequestError("{0} holds no request".format(path))
+        if {request.get("instance"), (request.get("plan") or {}).get("name", instance)} != {instance}:
+            raise RequestError("{0} holds the request of another instance".format(path))
         host = Host(request.get("engine") or "docker", root)
         left = Journal.left_open(host.state(instance, instance_state.JOURNAL))
         done = _present(host, request, left) if request["state"] == PRESENT else _operate(host, instance, request, left)
@@ -50,21 +53,28 @@ def transact(instance: str, root: str = "/", lock_timeout: float = LOCK_S) -> Di
 
 def _present(host: Host, request: Dict[str, Any], left: Optional[Dict[str, Any]]) -> Dict[str, Any]:
     if left and finishable(host, left):
-        journal = finish(host, left)
-        if left["request"].get("digest") == request.get("digest"):
-            clean(host, journal, request["plan"]["name"])
-            journal.data["request"] = request
-            return result(host, journal, RECOVER, {}, changed=True)
+        # The secrets of this request are staged already; ending the old transaction must leave them.
+        done = finish(host, left, keep=(STAGED_ENV,))
+        same = left["request"].get("digest") == request.get("digest")
+        if same and done["ok"]:
+            clean(host, request["plan"]["name"])
+        if same or not done["ok"]:
+            return _as_answer(done, request)
         left = None
     return Transaction(host, request, left).run()
 
 
 def _operate(host: Host, instance: str, request: Dict[str, Any], left: Optional[Dict[str, Any]]) -> Dict[str, Any]:
     """Settle what a dead transaction left, then do what is asked for."""
-    recovered = _recover(host, request["state"], left) if left and request["state"] != ABSENT else None
+    recovered = _recover(host, request["state"], left) if left else None
     if recovered and not recovered["ok"]:
-        return dict(recovered, run_id=request.get("run_id"), request_digest=request.get("digest"))
-    return Operation(host, instance, request, recovered).run()
+        return _as_answer(recovered, request)
+    return Operation(host, instance, request, recovered, was_open=left is not None).run()
+
+
+def _as_answer(done: Dict[str, Any], request: Dict[str, Any]) -> Dict[str, Any]:
+    """The result of an older transaction, for who has asked now."""
+    return dict(done, run_id=request.get("run_id"), request_digest=request.get("digest"))
 
 
 def _recover(host: Host, wanted: str, left: Dict[str, Any]) -> Optional[Dict[str, Any]]:
@@ -72,22 +82,31 @@ def _recover(host: Host, wanted: str, left: Dict[str, Any]) -> Optional[Dict[str
     was = left.get("snapshot")
     if was is None or not left.get("touched"):
         return None
+    start = wanted in (STARTED, RESTARTED)
     if finishable(host, left):
-        return result(host, finish(host, left), RECOVER, {}, changed=True)
+        return finish(host, left, start)
     name = left["request"]["plan"]["name"]
-    if not snapshot.existed(was) and wanted in (STARTED, RESTARTED) and _has_secrets(host, left):
+    if not snapshot.existed(was) and start and _has_secrets(host, left):
         # Nothing was there before: only going on can give the service that is asked for.
         return Transaction(host, left["request"], left).run()
     journal = Journal(host.state(name, instance_state.JOURNAL), left)
-    done = Rollback(host, journal, start=wanted != STOPPED).run({})
+    done = Rollback(host, journal, start=start).run({})
     return dict(done, ok=journal.data["state"] == instance_state.JOURNAL_DONE)
 
 
 class Operation(Runner):
-    """started, stopped, restarted or absent for one instance; recovered: the result of what had to be settled first."""
+    """started, stopped, restarted or absent for one instance.
+
+    recovered: the result of what had to be settled first. was_open: a journal was open; closing it is a change.
+    """
 
     def __init__(
-        self, host: Host, instance: str, request: Dict[str, Any], recovered: Optional[Dict[str, Any]] = None
+        self,
+        host: Host,
+        instance: str,
+        request: Dict[str, Any],
+        recovered: Optional[Dict[str, Any]] = None,
+        was_open: bool = False,
     ) -> None:
         super().__init__(host, instance, Journal.begin(host.state(instance, instance_state.JOURNAL), request))
         self.wanted = str(request["state"])
@@ -95,22 +114,21 @@ class Operation(Runner):
         committed = instance_state.read_committed(host.sysroot, instance) or {}
         self.plan: Dict[str, Any] = committed.get("plan") or {}
         self.evidence: Dict[str, Any] = {"recovered": recovered} if recovered else {}
-        self.changed = bool(recovered)
+        self.changed = was_open
 
     def run(self) -> Dict[str, Any]:
         """Do it; the result has the same shape as a transaction's."""
-        clean(self.host, self.journal, self.instance)
         outcome = COMMITTED
         try:
             getattr(self, "_" + self.wanted)()
         except StepError as failure:
             steps = self.journal.steps
             step = steps[-1]["step"] if steps else self.wanted
-            self.journal.note(failure={"step": step, "message": str(failure), "lines": failure.lines})
+            self.fail(step, failure)
             outcome = FAILED
         if outcome == COMMITTED and not self.changed:
             outcome = UNCHANGED
-        self.journal.close(outcome)
+        self.end(outcome)
         return result(self.host, self.journal, self.wanted, self.evidence, self.changed)
 
     # -- the states --------------------------------------------------------------------------------------------------
@@ -135,6 +153,9 @@ class Operation(Runner):
         self.step("stop", self._stop)
 
     def _absent(self) -> None:
+        path = instance_state.unit_path(self.instance)
+        if self.host.sysroot.exists(path) and not instance_state.is_ours(self.host.sysroot.read_text(path)):
+            raise StepError("{0} was not made by vllm_ascend.fleet: it is left alone".format(path))
         self.step("stop", self._stop)
         self.step("remove", self._remove)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from typing import Any, Dict, List, Optional
 
 from . import atomic, endpoint, instance_state
@@ -89,16 +90,26 @@ def install(host: Host, instance: str, unit: Optional[str], env_text: Optional[s
                 os.rmdir(folder)
     else:
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        atomic.write_text(env_file, env_text, ENV_MODE)
+        _put(env_file, env_text, ENV_MODE)
     unit_file = host.path(instance_state.unit_path(instance))
     if unit is None:
         atomic.remove(unit_file)
     else:
-        atomic.write_text(unit_file, unit, UNIT_MODE)
+        _put(unit_file, unit, UNIT_MODE)
+
+
+def _put(path: str, text: str, mode: int) -> None:
+    """Write a file unless it is just so already: undoing must not fail on a full disk for what was never changed."""
+    if atomic.read_text(path) == text and stat.S_IMODE(os.stat(path).st_mode) == mode:
+        return
+    atomic.write_text(path, text, mode)
 
 
 def restore(host: Host, instance: str, snapshot: Dict[str, Any]) -> None:
-    """Put the files of the snapshot back, tell systemd, and have the unit enabled or not as it was."""
+    """Put the files of the snapshot back, tell systemd, and have the unit enabled or not as it was.
+
+    The committed state too, which a transaction that failed after its step `commit` had replaced.
+    """
     env_text = atomic.read_text(host.state(instance, SNAPSHOT_ENV)) if snapshot.get("has_env") else None
     unit = instance_state.unit_name(instance)
     there = os.path.exists(host.path(instance_state.unit_path(instance)))
@@ -106,6 +117,11 @@ def restore(host: Host, instance: str, snapshot: Dict[str, Any]) -> None:
         host.systemctl("disable", unit)
     install(host, instance, snapshot.get("unit"), env_text)
     host.systemctl("daemon-reload")
+    record = host.state(instance, instance_state.COMMITTED)
+    if snapshot.get("committed") is None:
+        atomic.remove(record)
+    elif atomic.read_json(record) != snapshot["committed"]:
+        atomic.write_json(record, snapshot["committed"])
     if existed(snapshot):
         host.systemctl("enable" if snapshot.get("enabled") else "disable", unit)
 

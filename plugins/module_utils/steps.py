@@ -107,7 +107,9 @@ class Steps:
         """Put a container aside that somebody started by hand under our name, when that is allowed."""
         adopted = self.journal.data.get("adopted")
         found = adoption.foreign(self.host, self.name)
-        if adopted is None:
+        # What a rollback has made again, which died before it ended, is another container than the one of the journal.
+        again = adopted is not None and found is not None and self.host.inspect(adopted["id"]) is None
+        if adopted is None or again:
             if found is None:
                 return SKIPPED
             adopted = adoption.plan(self.host, self.name, found)

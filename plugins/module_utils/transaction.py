@@ -9,9 +9,10 @@ the next one keeps that journal's snapshot as what it goes back to, because what
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, Iterable, List, Optional
 
 from . import adoption, atomic, faults, instance_difference, instance_state, snapshot
 from .host_control import Host, HostError
@@ -48,22 +49,58 @@ class Runner:
         self.journal = journal
 
     def step(self, name: str, act: Callable[[], Optional[str]]) -> None:
-        """Do one step. StepError when it fails, whatever the reason."""
-        self.journal.start(name)
+        """Do one step. StepError when it fails, whatever the reason; also when the journal cannot be written."""
         began = time.monotonic()
         fault_file = self.host.path(faults.FAULT_PATH)
         try:
+            self.journal.start(name)
             faults.check(name, "before", self.instance, fault_file)
             result = act() or "done"
             faults.check(name, "after", self.instance, fault_file)
+            self.journal.end(result, time.monotonic() - began)
         except Exception as failure:
-            self.journal.end("failed", time.monotonic() - began)
+            unwritten = self.journal.problem if self.journal.strict and isinstance(failure, OSError) else None
+            with contextlib.suppress(OSError):
+                self.journal.end("failed", time.monotonic() - began)
             if isinstance(failure, StepError):
                 raise
             expected = isinstance(failure, (HostError, NodeError, faults.FaultError))
             text = str(failure) if expected else "{0}: {1}".format(type(failure).__name__, failure)
-            raise StepError(text, getattr(failure, "lines", [])) from failure
-        self.journal.end(result, time.monotonic() - began)
+            raise StepError(unwritten or text, getattr(failure, "lines", [])) from failure
+
+    def note(self, **values: Any) -> None:
+        """Note values in the journal. StepError when it cannot be written."""
+        try:
+            self.journal.note(**values)
+        except OSError as failure:
+            raise StepError(self.journal.problem or str(failure)) from failure
+
+    def fail(self, step: str, failure: StepError) -> None:
+        """Note what failed; from here on the journal is kept in memory when it cannot be written."""
+        self.journal.strict = False
+        self.journal.note(failure={"step": step, "message": str(failure), "lines": failure.lines})
+
+    def end(self, outcome: str, keep: Iterable[str] = ()) -> None:
+        """The transaction has ended. First the journal is closed, then go the secrets that were needed until then.
+
+        keep names files of the state folder that somebody else needs.
+        When the journal cannot be closed they stay: the next run finds it open, and needs them.
+        """
+        journal, fault_file = self.journal, self.host.path(faults.FAULT_PATH)
+        journal.strict = False
+        try:
+            faults.check("close", "before", self.instance, fault_file)
+            if journal.data.get("adopted"):
+                adoption.forget(journal.data["adopted"])
+            journal.close(outcome)
+            faults.check("close", "after", self.instance, fault_file)
+            if journal.problem is None:
+                faults.check("clean", "before", self.instance, fault_file)
+                clean(self.host, self.instance, keep)
+                faults.check("clean", "after", self.instance, fault_file)
+        except (OSError, faults.FaultError) as failure:
+            journal.data["outcome"] = outcome
+            journal.problem = str(failure)
 
 
 class Transaction(Runner):
@@ -95,16 +132,14 @@ class Transaction(Runner):
             names = self._choose()
             for step in names:
                 if step in TOUCHING:
-                    stopped = self.journal.data["stopped"] or step in STOPPING
-                    self.journal.note(touched=True, stopped=stopped)
+                    self.note(touched=True, stopped=self.journal.data["stopped"] or step in STOPPING)
                 self.step(step, getattr(self.steps, step))
         except StepError as failure:
-            self.journal.note(failure={"step": step, "message": str(failure), "lines": failure.lines})
+            self.fail(step, failure)
             if self.action in (instance_difference.START, instance_difference.REPAIR):
                 return self._give_up()
             return Rollback(self.host, self.journal, self._named_action()).run(self.steps.evidence)
-        self._clean()
-        self.journal.close(COMMITTED if names else UNCHANGED)
+        self.end(COMMITTED if names else UNCHANGED)
         changed = bool(names) or self.recovers
         return result(self.host, self.journal, self._named_action(), self.steps.evidence, changed)
 
@@ -132,12 +167,8 @@ class Transaction(Runner):
 
     def _give_up(self) -> Dict[str, Any]:
         """The unit was as planned and still is: there is nothing to go back to, and systemd keeps trying."""
-        self._clean()
-        self.journal.close(FAILED)
+        self.end(FAILED)
         return result(self.host, self.journal, self._named_action(), self.steps.evidence, changed=True)
-
-    def _clean(self) -> None:
-        clean(self.host, self.journal, self.instance)
 
 
 class Rollback(Runner):
@@ -151,7 +182,8 @@ class Rollback(Runner):
         self.notes: List[str] = []
 
     def run(self, evidence: Dict[str, Any]) -> Dict[str, Any]:
-        """Undo, step by step; a step that fails does not keep the later ones from being tried."""
+        """Undo, step by step; a step that fails does not keep the later ones from being tried, nor does the journal."""
+        self.journal.strict = False
         touched = self.journal.data.get("touched")
         self.journal.note(direction="rollback")
         errors = []
@@ -164,8 +196,7 @@ class Rollback(Runner):
         if errors:
             self.journal.note(outcome=ROLLBACK_FAILED)
         else:
-            clean(self.host, self.journal, self.instance)
-            self.journal.close(ROLLED_BACK if touched else REFUSED)
+            self.end(ROLLED_BACK if touched else REFUSED)
         return result(self.host, self.journal, self.action, evidence, changed=bool(touched))
 
     def _old_plan(self) -> Dict[str, Any]:
@@ -197,7 +228,8 @@ class Rollback(Runner):
         adopted = self.journal.data.get("adopted")
         if not adopted:
             return "skipped"
-        self.notes.append(adoption.give_back(self.host, adopted))
+        env_file = self.host.state(self.instance, adoption.ADOPTED_ENV)
+        self.notes.append(adoption.give_back(self.host, adopted, env_file))
         return None
 
     def _start(self) -> Optional[str]:
@@ -236,6 +268,8 @@ def result(host: Host, journal: Journal, action: str, evidence: Dict[str, Any], 
     name = request.get("plan", {}).get("name") or request["instance"]
     state, text = state_now(host, name)
     outcome = journal.data.get("outcome")
+    if journal.problem:
+        evidence = dict(evidence, journal="{0}; the next run looks at it again".format(journal.problem))
     return {
         "instance": name,
         "ok": outcome in (COMMITTED, UNCHANGED),
@@ -284,22 +318,42 @@ def finishable(host: Host, left: Dict[str, Any]) -> bool:
         return False
     if host.unit(name).active_state != "active":
         return False
+    # The same unit may serve another image or with other secrets: then it is the old one that an undo has brought back.
+    running = (host.inspect(instance_state.container_name(name)) or {}).get("Image")
+    if running != (left["request"].get("image_id") or running):
+        return False
+    if instance_state.secret_digests(host.environment(name)) != instance_difference.planned_secrets(plan):
+        return False
     return snapshot.prove(host, name, plan).serving
 
 
-def finish(host: Host, left: Dict[str, Any]) -> Journal:
-    """Make up for the commit that was missing, and close the journal."""
+def finish(host: Host, left: Dict[str, Any], start: bool = True, keep: Iterable[str] = ()) -> Dict[str, Any]:
+    """Make up for the commit that was missing, and close the journal; the result.
+
+    When even that fails, the service from before comes back (start False: its files, not the service), and the result
+    says why.
+    """
     request = left["request"]
-    path = host.state(request["plan"]["name"], instance_state.JOURNAL)
-    journal = Journal(path, dict(left, failure=None))
-    Runner(host, request["plan"]["name"], journal).step("commit", Steps(host, request, journal).commit)
-    journal.close(COMMITTED)
-    return journal
+    name = request["plan"]["name"]
+    journal = Journal(host.state(name, instance_state.JOURNAL), dict(left, failure=None))
+    runner = Runner(host, name, journal)
+    try:
+        runner.step("commit", Steps(host, request, journal).commit)
+    except StepError as failure:
+        runner.fail("commit", failure)
+        return Rollback(host, journal, instance_difference.RECOVER, start).run({})
+    runner.end(COMMITTED, keep)
+    return result(host, journal, instance_difference.RECOVER, {}, changed=True)
 
 
-def clean(host: Host, journal: Journal, instance: str) -> None:
-    """Remove the secrets that were only needed to finish or to undo."""
-    for name in (STAGED_ENV, snapshot.SNAPSHOT_ENV):
-        atomic.remove(host.state(instance, name))
-    if journal.data.get("adopted"):
-        journal.data["adopted"]["recreate"] = None
+def left_over(host: Host, instance: str) -> List[str]:
+    """Files of secrets in the state folder: none, unless a transaction is open, or died at its very end."""
+    names = (STAGED_ENV, snapshot.SNAPSHOT_ENV, adoption.ADOPTED_ENV)
+    return [path for path in (host.state(instance, name) for name in names) if os.path.exists(path)]
+
+
+def clean(host: Host, instance: str, keep: Iterable[str] = ()) -> None:
+    """Remove the secrets that were only needed to finish or to undo; the journal must not be open any more."""
+    for path in left_over(host, instance):
+        if os.path.basename(path) not in keep:
+            atomic.remove(path)

@@ -9,17 +9,19 @@ for another one it waits for its turn.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import time
 import uuid
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Iterator, List, Optional
 
-from . import atomic, instance_state
+from . import atomic, instance_state, transaction
 from .commands import run
 from .host_control import COMMAND_S, Host, HostError
 from .instance_state import HELPER_PATH, RESULT, STATE_DIR
-from .journal import LockError, locked
-from .operations import REQUEST_LOCK, limit
+from .journal import Journal, LockError, locked
+from .operations import ABSENT, REQUEST_LOCK, limit
 from .steps import STAGED_ENV
 
 UNIT_PREFIX = "vllm-ascend-transaction-"
@@ -28,6 +30,8 @@ POLL_S = 0.2
 ALIVE_S = 1.0
 # A unit that was only just queued counts as inactive.
 DEAD_AFTER = 3
+# Who has either lock for longer than this is at work on the instance, and cleans up by himself.
+CLEAN_S = 10.0
 # What makes two requests the same; who asked and when does not.
 _IDENTITY = ("state", "instance", "plan", "image_id", "adopt", "verify", "secrets")
 
@@ -60,12 +64,48 @@ class Client:
         """The result of a request (transaction.result); env_text is the environment file that it needs.
 
         TransactionError when there is none. The result has `attached` true when somebody else had asked for the same.
+        After `absent` the state folder is gone too.
         """
+        done = self._run(wanted, env_text)
+        if wanted["state"] == ABSENT and done["ok"]:
+            self._remove_state(wanted["instance"], done.get("run_id"))
+        return done
+
+    def tidy(self, name: str) -> None:
+        """Remove the secrets of a transaction that was killed between its end and its own cleaning."""
+        if not transaction.left_over(self.host, name):
+            return
+        with contextlib.suppress(LockError, FileNotFoundError), self._both_locks(name):
+            if not self._alive(name) and Journal.left_open(self.host.state(name, instance_state.JOURNAL)) is None:
+                transaction.clean(self.host, name)
+
+    def _remove_state(self, name: str, run_id: Optional[str]) -> None:
+        """Remove the state folder of an instance that is gone, unless somebody has asked for something since."""
+        folder, aside = self.host.state(name), self.host.path(removed_path(name))
+        with contextlib.suppress(LockError, FileNotFoundError), self._both_locks(name):
+            last = atomic.read_json(self.host.state(name, instance_state.REQUEST))
+            if isinstance(last, dict) and last.get("run_id") == run_id:
+                shutil.rmtree(aside, ignore_errors=True)
+                # In one step, so that nobody takes a lock in a folder that is half gone.
+                os.rename(folder, aside)
+        shutil.rmtree(aside, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            # Only when it is empty.
+            os.rmdir(self.host.path(STATE_DIR))
+
+    @contextlib.contextmanager
+    def _both_locks(self, name: str) -> Iterator[None]:
+        """Neither a request nor a transaction can begin. LockError when one is at it."""
+        paths = [self.host.state(name, lock) for lock in (REQUEST_LOCK, instance_state.LOCK)]
+        with locked(paths[0], self.who, CLEAN_S), locked(paths[1], self.who, CLEAN_S):
+            yield
+
+    def _run(self, wanted: Dict[str, Any], env_text: Optional[str]) -> Dict[str, Any]:
         name = wanted["instance"]
-        make_state_folder(self.host, name)
         lock = self.host.state(name, REQUEST_LOCK)
         deadline = time.monotonic() + self.lock_timeout
         while True:
+            make_state_folder(self.host, name)
             running = self._running(name)
             if running is not None and running.get("digest") == wanted["digest"]:
                 return dict(self._follow(running), attached=True)
@@ -83,6 +123,8 @@ class Client:
                             return self._start(wanted, env_text)
                 except LockError as failure:
                     busy = str(failure)
+                except FileNotFoundError:
+                    busy = "another run has just removed {0}".format(self.host.state(name))
             if time.monotonic() >= deadline:
                 raise TransactionError(
                     "busy for more than {0:.0f} s (vllm_lock_timeout): {1}".format(
@@ -121,6 +163,8 @@ class Client:
             found = atomic.read_json(self.host.state(name, RESULT))
             if isinstance(found, dict) and found.get("run_id") == made.get("run_id"):
                 return found
+            if made.get("state") == ABSENT and not os.path.isdir(self.host.state(name)):
+                return _gone(made)
             if dead >= DEAD_AFTER:
                 raise TransactionError(self._obituary(name), self._log(name))
             now = time.monotonic()
@@ -159,6 +203,28 @@ class Client:
 def unit_of(instance: str) -> str:
     """The transient unit of an instance's transaction."""
     return "{0}{1}.service".format(UNIT_PREFIX, instance)
+
+
+def removed_path(instance: str) -> str:
+    """Where the state folder of a removed instance is for the moment of its removal; no instance has such a name."""
+    return "{0}/.{1}.removed".format(STATE_DIR, instance)
+
+
+def _gone(made: Dict[str, Any]) -> Dict[str, Any]:
+    """The result of a removal that another run has followed to its end."""
+    return {
+        "instance": made["instance"],
+        "ok": True,
+        "changed": True,
+        "action": ABSENT,
+        "outcome": transaction.COMMITTED,
+        "steps": [],
+        "evidence": {},
+        "failure": None,
+        "state": "absent",
+        "state_now": "there is no {0}".format(instance_state.unit_name(made["instance"])),
+        "run_id": made.get("run_id"),
+    }
 
 
 def make_state_folder(host: Host, instance: str) -> None:

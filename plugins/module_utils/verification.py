@@ -15,9 +15,9 @@ import time
 from typing import Any, Dict, List, Optional
 
 from . import log_lines, nodes
-from .commands import CommandResult, run
+from .commands import CommandResult
 from .host_control import Host, explain
-from .instance_state import container_name
+from .instance_state import LABEL_INSTANCE, container_name
 
 OK_LINE = "vLLM Ascend environment: OK"
 ACTIVATED = "Platform plugin ascend is activated"
@@ -84,7 +84,7 @@ def verify_running(host: Host, instance: Dict[str, Any], timeout: float = PYTHON
     results = []
     for key, stdin, limit in (("npu_smi", None, min(NPU_SMI_S, timeout)), ("python", SCRIPT, timeout)):
         command = command_in(instance["verification"][key], instance["container"]["image"])
-        results.append(run([host.engine, "exec", "-i", container] + command, limit, stdin=stdin))
+        results.append(host.ask_docker(["exec", "-i", container] + command, limit, stdin))
     return _evidence("running container", results[0], results[1], began)
 
 
@@ -110,7 +110,7 @@ def throw_away(host: Host, instance: str, argv: List[str], timeout: float, stdin
         nodes.remove_stale(host.engine, container, instance)
     result = host.planned(argv, timeout, stdin)
     if container and not result.ok:
-        run([host.engine, "rm", "--force", container], nodes.DOCKER_S)
+        host.ask_docker(["rm", "--force", container])
     return result
 
 
@@ -171,7 +171,7 @@ def verify_all(host: Host, instances: List[Dict[str, Any]], timeout: float = PYT
     for instance in instances:
         running = host.inspect(container_name(instance["name"]))
         labels = ((running or {}).get("Config") or {}).get("Labels") or {}
-        if running and (running.get("State") or {}).get("Running") and labels.get(nodes.LABEL) == instance["name"]:
+        if running and (running.get("State") or {}).get("Running") and labels.get(LABEL_INSTANCE) == instance["name"]:
             evidence = verify_running(host, instance, timeout)
         else:
             others = holders(host, instance.get("npus") or [])

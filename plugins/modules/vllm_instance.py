@@ -189,6 +189,12 @@ ARGUMENTS = {
 }
 
 
+def asker(ssh_connection: str) -> str:
+    """Who asks, for those who find the instance busy; ssh_connection is the value of SSH_CONNECTION, by sshd(8)."""
+    words = ssh_connection.split()
+    return "vllm_instance from {0}".format(words[0]) if words else "vllm_instance on this host"
+
+
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
@@ -201,7 +207,7 @@ def main() -> None:
         **{key: params[key] for key in ("state", "adopt", "verify", "lock_timeout", "image_id")},
         check=module.check_mode,
         python=sys.executable or "/usr/bin/python3",
-        who="vllm_instance from {0}".format(os.environ.get("SSH_CONNECTION", "this host").split()[0]),
+        who=asker(os.environ.get("SSH_CONNECTION", "")),
     )
     try:
         result = apply(Host(params["engine_cli"]), options, params["instances"], params["names"], params["secrets"])

@@ -205,7 +205,7 @@ class Service:
     def _ask(self, request: urllib.request.Request) -> tuple[int, Any]:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
-            with opener.open(request, timeout=10) as answer:
+            with opener.open(request, timeout=60) as answer:
                 status, body = answer.status, answer.read()
         except urllib.error.HTTPError as error:
             status, body = error.code, error.read()

@@ -47,6 +47,8 @@ def connect() -> docker.DockerClient | None:
             continue
         with contextlib.suppress(DockerException):
             client = docker.DockerClient(base_url, timeout=600) if base_url else docker.from_env(timeout=600)
+            # A local socket needs no proxies, and looking for them reads the environment, which threads may not.
+            client.api.trust_env = False
             client.ping()
             return client
     return None

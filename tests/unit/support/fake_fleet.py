@@ -18,6 +18,9 @@ import time
 LABEL = "vllm-ascend.instance"
 NAMES = ("docker", "systemctl", "systemd-run", "journalctl")
 PROGRAM = r"""#!/bin/bash
+if [ "${{0##*/}}" = docker ] && [ -n "$DOCKER_HOST" -o "$DOCKER_CONTEXT" != default ]; then
+    echo "Cannot connect to the Docker daemon at $DOCKER_HOST." >&2; exit 1
+fi
 exec 3<>/dev/tcp/127.0.0.1/{port} || exit 99
 IFS= read -r -d '' input
 printf '%d\0' $# >&3
@@ -59,7 +62,10 @@ class FakeFleet:
         self.delays = {}
         # What `docker run` says instead of running anything.
         self.refuses = ""
+        self.refuses_detached = ""
         self.top = []
+        # The modes of the files that `docker run -d --env-file` got.
+        self.env_file_modes = []
         self.lock = threading.RLock()
         self._serial = 0
         self._server = _Server(self)
@@ -194,9 +200,16 @@ class FakeFleet:
         if self.find(name):
             raise FailedError("docker: Error response from daemon: Conflict. The container name is in use.", 125)
         image = next(word for word in rest if self.image_id(word))
+        if "-d" in rest and self.refuses_detached:
+            raise FailedError(self.refuses_detached, 125)
         if "-d" in rest:
             devices = [device.split(":")[0] for device in devices]
-            self.create(name, image, {}, devices, AutoRemove="--rm" in rest)
+            made = self.create(name, image, {}, devices, AutoRemove="--rm" in rest)
+            path = option(rest, "--env-file")
+            if path:
+                self.env_file_modes.append(os.stat(path).st_mode & 0o777)
+                with open(path, encoding="utf-8") as stream:
+                    made["Config"]["Env"] = stream.read().splitlines()
             return None
         if self.refuses:
             raise FailedError(self.refuses, 125)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -193,6 +194,90 @@ def test_the_settings_of_docker_inspect_become_a_docker_run():
         *("--network", "host", "--shm-size", "1073741824", "--device", f"{DEVICE}:{DEVICE}:rwm"),
         *("--volume", "/usr/local/dcmi:/usr/local/dcmi", "--volume", "/root/.cache:/root/.cache:ro"),
         *("--mount", "type=bind,source=/models,target=/models,readonly", "--publish", "127.0.0.1:8001:8000/tcp"),
-        *("--cap-add", "SYS_PTRACE", "--env", "VLLM_USE_MODELSCOPE=True", "--label", "rack=7"),
+        *("--cap-add", "SYS_PTRACE", "--label", "rack=7"),
         *("--workdir", "/workspace", "--entrypoint", "/entry.sh", OLD_IMAGE, "-x", "bash"),
     ]
+    assert adoption.environment(inspect, image) == ["VLLM_USE_MODELSCOPE=True"]
+
+
+# -- its secrets -----------------------------------------------------------------------------------------------------
+
+SECRET, TOKEN = "sk-by-hand-1234", "hf-by-hand-1234"
+
+
+def test_the_environment_of_one_that_is_made_again_goes_by_a_file_for_root_that_is_gone_afterwards(rig):
+    by_hand(rig, AutoRemove=True)["Config"]["Env"] = [f"HF_TOKEN={TOKEN}", "VLLM_USE_MODELSCOPE=True"]
+    rig.does(NEW_IMAGE, start="Error: broken")
+    result = rig.apply(rig.plan(), adopt=True)
+    assert result["outcome"] == "rolled_back"
+    again = rig.world.find("vllm-ascend")
+    assert again["Config"]["Env"] == [f"HF_TOKEN={TOKEN}", "VLLM_USE_MODELSCOPE=True"]
+    assert rig.world.env_file_modes == [0o600]
+    assert TOKEN not in json.dumps(rig.world.calls) + json.dumps(result) + json.dumps(rig.journal())
+    assert [name for name in os.listdir(rig.host.state("ascend")) if name.endswith(".env")] == []
+
+
+def test_an_engine_that_repeats_the_environment_or_the_key_does_not_tell_it(rig):
+    container = by_hand(rig, AutoRemove=True)
+    container["Config"].update(Env=[f"HF_TOKEN={TOKEN}"], Cmd=["vllm", "serve", "x", "--api-key", SECRET])
+    rig.fault("start", "fail")
+    rig.world.refuses_detached = f"Error response from daemon: bad value {TOKEN} {SECRET}"
+    result = rig.apply(rig.plan(), adopt=True)
+    assert result["outcome"] == "rollback_failed"
+    (error,) = result["evidence"]["rollback"]["errors"]
+    assert "rollback_adopted: docker run -d: exit 125" in error and "bad value ******** ********" in error
+    assert not any(word in json.dumps(result) for word in (TOKEN, SECRET))
+    assert not os.path.exists(rig.host.state("ascend", "adopted.env"))
+
+
+def test_the_key_of_a_server_that_is_started_again_is_not_told(rig, server, monkeypatch):
+    argv, _folder = server
+    monkeypatch.setattr(adoption, "_server_command", lambda _host, _inspect: [*argv, "--api-key", SECRET])
+    by_hand(rig)
+    rig.does(NEW_IMAGE, start="Error: broken")
+    result = rig.apply(rig.plan(), adopt=True)
+    assert [words[-1] for words in rig.world.executed if words[0] == "-d"] == [SECRET]
+    (note,) = result["evidence"]["rollback"]["notes"]
+    assert note.endswith("--dtype float16 --api-key ********")
+    assert SECRET not in json.dumps(result) + json.dumps(rig.journal())
+
+
+@pytest.mark.parametrize(
+    ("words", "seen"),
+    [
+        (["vllm", "serve", "m", "--api-key", "K", "--port", "1"], "vllm serve m --api-key ******** --port 1"),
+        (["vllm", "serve", "m", "--api-key", "K", "L", "--x"], "vllm serve m --api-key ******** ******** --x"),
+        (["vllm", "serve", "m", "--api-key=K", "--dtype=half"], "vllm serve m --api-key=******** --dtype=half"),
+        (["env", "HF_TOKEN=K", "vllm", "serve"], "env HF_TOKEN=******** vllm serve"),
+    ],
+)
+def test_an_argv_is_shown_without_its_secrets(words, seen):
+    assert " ".join(adoption.shown(words)) == seen
+
+
+def test_a_value_with_a_line_break_comes_back_too(rig, monkeypatch):
+    asked = []
+    ask = type(rig.host).ask_docker
+    monkeypatch.setattr(
+        type(rig.host), "ask_docker", lambda *a, **k: asked.append((a[1], k.get("env"))) or ask(*a, **k)
+    )
+    by_hand(rig, AutoRemove=True)["Config"]["Env"] = ["CERT=one\ntwo", "A=b"]
+    rig.fault("start", "fail")
+    assert rig.apply(rig.plan(), adopt=True)["outcome"] == "rolled_back"
+    ((words, env),) = [one for one in asked if "--env-file" in one[0]]
+    assert env == {"CERT": "one\ntwo"}
+    assert words[words.index("--env") + 1] == "CERT"
+
+
+@pytest.mark.parametrize("removed", [False, True])
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("step", ["rollback_adopted", "close"])
+def test_after_kill_9_of_its_rollback_it_can_be_adopted_again(rig, step, when, removed):
+    by_hand(rig, AutoRemove=removed)
+    rig.does(NEW_IMAGE, start="Error: broken")
+    rig.fault(step, "kill", when)
+    assert rig.killed(lambda: rig.apply(rig.plan(), adopt=True))
+    rig.does(NEW_IMAGE)
+    plan = rig.plan()
+    assert rig.apply(plan, adopt=True)["ok"] is True
+    assert rig.serves(plan)

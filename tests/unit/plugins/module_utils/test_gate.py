@@ -22,6 +22,7 @@ KEY = "sk-gate"
 DOCKER = """#!/bin/sh
 folder=$(dirname "$0")
 echo "$*" >> "$folder/calls"
+[ -z "$DOCKER_HOST" ] && [ "$DOCKER_CONTEXT" = default ] || exit 1
 case "$1" in
 container) [ -f "$folder/inspect.json" ] && cat "$folder/inspect.json" || exit 1 ;;
 esac
@@ -212,6 +213,56 @@ def test_on_the_host_network_somebody_else_s_listener_is_named_at_once(server, e
         process.wait()
     assert f"port {server.port}" in str(caught.value)
     assert str(os.getpid()) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "conflict"),
+    [
+        ("127.0.0.1", "127.0.0.2", False),
+        ("127.0.0.1", "127.0.0.1", True),
+        ("127.0.0.1", "0.0.0.0", True),
+        ("0.0.0.0", "127.0.0.2", True),
+        ("127.0.0.1", "::", True),
+        ("::", "10.0.0.1", True),
+        ("127.0.0.1", "::1", False),
+        ("0.0.0.0", "::1", False),
+        ("::", "::1", True),
+    ],
+)
+@pytest.mark.parametrize("listening", [True, False])
+def test_only_a_listener_whose_address_meets_ours_is_a_conflict(monkeypatch, ours, theirs, conflict, listening):
+    """Before it listens, the container's address is the one of its command."""
+    own = {"port": 8000, "address": ours, "pid": 7, "process": "vllm", "container": "c"}
+    other = {"port": 8000, "address": theirs, "pid": 9, "process": "nginx", "container": None}
+    found = [own, other] if listening else [other]
+    monkeypatch.setattr(gate.listeners, "read_listeners", lambda *_args: found)
+    container = {"Id": "c", "State": {"Pid": 7}, "Config": {"Cmd": ["vllm", "serve", "m", "--host", ours]}}
+    if conflict:
+        with pytest.raises(gate.GateError, match=r"port 8000 .* process 9 \(nginx\)"):
+            gate.own_listener(container, 8000)
+    else:
+        address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(ours, ours)
+        assert gate.own_listener(container, 8000) == (address if listening else None)
+
+
+@pytest.mark.parametrize(
+    ("words", "addresses"),
+    [
+        ([], ["0.0.0.0"]),
+        (["--host=10.0.0.1"], ["10.0.0.1"]),
+        (["--host", "localhost"], ["127.0.0.1"]),
+        (["--host", "[::]"], ["::"]),
+        (["--host", "npu-7.rack"], []),
+    ],
+)
+def test_the_address_that_a_command_will_listen_on(words, addresses):
+    assert gate.planned_addresses({"Config": {"Cmd": ["vllm", "serve", "m", *words]}}) == addresses
+
+
+def test_a_docker_that_points_elsewhere_is_not_asked(server, engine, monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", "tcp://elsewhere:2375")
+    monkeypatch.setenv("DOCKER_CONTEXT", "elsewhere")
+    assert gate.wait(target(server), 10, os.getpid(), say=quiet).serving
 
 
 def test_on_the_host_network_nobody_listening_is_waited_for(engine):

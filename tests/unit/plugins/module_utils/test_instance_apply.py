@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -12,8 +13,9 @@ import threading
 import time
 
 import pytest
-from ansible_collections.vllm_ascend.fleet.plugins.module_utils import instance_state, log_lines
+from ansible_collections.vllm_ascend.fleet.plugins.module_utils import atomic, instance_state, log_lines
 from ansible_collections.vllm_ascend.fleet.plugins.module_utils.instance_apply import ApplyError, Options, apply
+from ansible_collections.vllm_ascend.fleet.plugins.module_utils.transaction_client import Client
 
 from tests.unit.support.fleet_rig import DEVICE, KEY, NAME, NEW, NEW_IMAGE, OLD, OLD_IMAGE, FleetRig
 
@@ -282,7 +284,7 @@ def test_a_helper_that_dies_is_said_and_the_next_run_recovers(rig, step):
     assert "state_now" in result
 
 
-# -- the other states --------------------------------------------------------------------------------------------------
+# -- the other states -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -342,3 +344,157 @@ def test_started_recovers_what_a_dead_transaction_left(rig):
     result = run(rig, state="started", names=[NAME])
     assert (result["changed"], result["instances"][0]["state"]) == (True, "serving")
     assert rig.serves(old)
+
+
+# -- names -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("check", [False, True])
+@pytest.mark.parametrize("state", ["absent", "started", "stopped", "restarted", "present"])
+@pytest.mark.parametrize("bad", ["", "..", ".", "a/../..", "Ascend", "-a", "a" * 32, "a\n"])
+def test_what_is_no_name_of_an_instance_is_refused_before_anything_else(rig, bad, state, check):
+    rig.install_old()
+    before = fingerprint(rig)
+    if state == "present":
+        message, result = fails(rig, rig.plan(OLD), dict(rig.plan(OLD), name=bad), check=check)
+    else:
+        message, result = fails(rig, state=state, names=[NAME, bad, "_"], check=check)
+        assert f'{json.dumps(bad)}, "_"' in message
+    assert "no instance can be named" in message and "[a-z0-9][a-z0-9-]{0,30}" in message
+    assert result["changed"] is False
+    assert rig.calls("systemctl") == rig.calls("systemd-run") == []
+    assert fingerprint(rig) == before
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_the_unit_of_somebody_else_is_not_removed(rig, check):
+    unit = pathlib.Path(rig.host.path(instance_state.unit_path("theirs")))
+    unit.write_text("[Service]\nExecStart=/bin/true\n", encoding="utf-8")
+    message, _result = fails(rig, state="absent", names=["theirs"], check=check)
+    assert "not made by vllm_ascend.fleet, so left alone: /etc/systemd/system/vllm-theirs.service" in message
+    assert unit.exists()
+
+
+# -- absent beside other transactions ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", ["preflight", "start"])
+def test_removing_settles_an_open_transaction_and_is_a_change(rig, step):
+    by_hand = rig.world.create("vllm-ascend", OLD, {}, [DEVICE])
+    rig.fault(step, "kill")
+    fails(rig, rig.plan(), adopt=True)
+    before = fingerprint(rig)
+    assert run(rig, state="absent", names=[NAME], check=True)["changed"] is True
+    assert fingerprint(rig) == before
+    assert run(rig, state="absent", names=[NAME])["changed"] is True
+    assert (by_hand["Name"], by_hand["State"]["Running"]) == ("/vllm-ascend", True)
+    assert not os.path.exists(rig.host.path(instance_state.STATE_DIR))
+    assert run(rig, state="absent", names=[NAME])["changed"] is False
+
+
+def test_removing_waits_for_a_transaction_that_runs_and_removes_nothing_before(rig):
+    rig.world.delays["systemctl start"] = 2
+    plan = rig.plan()
+    lost(rig, plan)
+    message, result = fails(rig, state="absent", names=[NAME], lock_timeout=0.3)
+    assert "a transaction (present, asked for by a test) runs" in message
+    assert result["changed"] is False
+    assert rig.journal()["state"] == "open"
+    assert run(rig, state="absent", names=[NAME], lock_timeout=30)["changed"] is True
+    assert rig.leftovers() == []
+    assert not os.path.exists(rig.host.state(NAME))
+
+
+def test_an_empty_state_folder_is_removed_and_is_a_change(rig):
+    os.makedirs(rig.host.state(NAME))
+    assert run(rig, state="absent", names=[NAME], check=True)["changed"] is True
+    assert run(rig, state="absent", names=[NAME])["changed"] is True
+    assert not os.path.exists(rig.host.path(instance_state.STATE_DIR))
+
+
+def test_a_removal_that_fails_leaves_the_state_folder(rig):
+    run(rig, rig.plan())
+    rig.fault("remove", "fail")
+    fails(rig, state="absent", names=[NAME])
+    assert rig.committed() is not None
+    assert run(rig, state="absent", names=[NAME])["changed"] is True
+
+
+def test_a_state_folder_that_somebody_uses_meanwhile_stays(rig):
+    run(rig, rig.plan())
+    client = Client(rig.host, sys.executable, 1, "a test")
+    client._remove_state(NAME, "another run")
+    assert rig.committed() is not None
+
+
+def test_two_that_remove_the_same_instance_both_succeed(rig):
+    run(rig, rig.plan())
+    rig.world.delays["systemctl disable"] = 1
+    pid = os.fork()
+    if pid == 0:
+        with contextlib.suppress(BaseException):
+            os._exit(0 if run(rig, state="absent", names=[NAME])["changed"] else 2)
+        os._exit(1)
+    while not rig.calls("systemctl", "disable"):
+        time.sleep(0.02)
+    assert run(rig, state="absent", names=[NAME])["changed"] is True
+    assert os.waitpid(pid, 0)[1] == 0
+    assert not os.path.exists(rig.host.state(NAME))
+
+
+# -- what a dead end left ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", ["present", "started"])
+def test_secrets_that_a_closed_transaction_left_go_with_the_next_run(rig, state):
+    run(rig, rig.plan(OLD))
+    rig.fault("clean", "kill")
+    fails(rig, rig.plan())
+    assert os.path.exists(rig.host.state(NAME, "snapshot.env"))
+    before = fingerprint(rig)
+    more = {"state": state, "names": [NAME]} if state == "started" else {}
+    plans = [] if more else [rig.plan()]
+    assert run(rig, *plans, check=True, **more)["changed"] is False
+    assert fingerprint(rig) == before
+    rig.forget_calls()
+    assert run(rig, *plans, **more)["changed"] is False
+    assert rig.calls("systemd-run") == []
+    assert not os.path.exists(rig.host.state(NAME, "snapshot.env"))
+    assert not os.path.exists(rig.host.state(NAME, "staged.env"))
+
+
+def test_a_disk_that_takes_no_request_is_said_without_a_traceback(rig, monkeypatch):
+    def full(*_args):
+        raise OSError(28, "No space left on device")
+
+    run(rig, rig.plan(OLD))
+    monkeypatch.setattr(atomic, "write_json", full)
+    message, _result = fails(rig, rig.plan())
+    assert message.startswith("ascend: [Errno 28] No space left on device")
+    assert rig.running() == {"vllm-ascend": OLD_IMAGE}
+
+
+# -- the helper -------------------------------------------------------------------------------------------------------
+
+
+def test_another_helper_is_replaced_while_everything_is_in_order(rig):
+    plan = rig.plan()
+    run(rig, plan)
+    path = pathlib.Path(rig.host.path(instance_state.HELPER_PATH))
+    right = path.read_bytes()
+    path.write_bytes(b"#!/usr/bin/env python3\n# vllm_ascend.fleet host helper 0.0.1\n")
+    before = fingerprint(rig)
+    rig.forget_calls()
+    predicted = run(rig, plan, check=True)
+    assert fingerprint(rig) == before
+    done = run(rig, plan)
+    assert path.read_bytes() == right
+    for result in (predicted, done):
+        assert (result["changed"], result["helper"]["changed"]) == (True, True)
+        assert [(one["changed"], one["action"]) for one in result["instances"]] == [(False, "none")]
+        (diff,) = result["diff"]
+        assert diff["after_header"] == instance_state.HELPER_PATH
+        assert result["helper"]["before"] in diff["before"] and result["helper"]["digest"] in diff["after"]
+    assert {call[1] for call in rig.calls("systemctl")} == {"show"}
+    assert rig.serves(plan)
+    assert run(rig, plan)["changed"] is False

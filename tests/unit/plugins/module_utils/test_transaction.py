@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 
 import pytest
-from ansible_collections.vllm_ascend.fleet.plugins.module_utils import operations
+from ansible_collections.vllm_ascend.fleet.plugins.module_utils import atomic, operations
 from ansible_collections.vllm_ascend.fleet.plugins.module_utils.journal import LockError
 from ansible_collections.vllm_ascend.fleet.plugins.module_utils.steps import FORWARD
 
@@ -161,8 +162,7 @@ def test_after_a_failure_at_any_step_the_old_service_is_back_and_proved(rig, ste
     assert rig.journal()["state"] == "done"
     if step in UNTOUCHED:
         assert rig.calls("systemctl", "stop") == []
-    if not (step == "commit" and when == "after"):
-        assert rig.committed()["plan"] == old
+    assert rig.committed()["plan"] == old
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -279,29 +279,200 @@ def test_a_rollback_that_fails_says_so_and_the_next_run_goes_back_further(rig):
 # -- it dies: the next run finishes or undoes ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("following", ["same", "other", "old", "started"])
+FOLLOWING = ("same", "other", "old", "started")
+THIRD_KEY = "sk-a-third"
+# At the end of every transaction the journal is closed, then its secrets go.
+ENDS = [(step, when) for step in ("close", "clean") for when in ("before", "after")]
+KILLS = [(step, when) for step in STEPS for when in ("before", "after")] + ENDS
+
+
+def follow(rig, following, old, new):
+    """The next run after one that was killed: (its result, the plans of which one must serve)."""
+    if following == "same":
+        return rig.apply(new, {"VLLM_API_KEY": OTHER_KEY}), [new]
+    if following == "other":
+        other = rig.plan(secrets={"VLLM_API_KEY": THIRD_KEY})
+        return rig.apply(other, {"VLLM_API_KEY": THIRD_KEY}), [other]
+    if following == "old":
+        return rig.apply(old), [old]
+    return rig.operate("started"), [old, new]
+
+
+# Every point at which it can die, and after it the next runs by turns: each of them seven times.
+@pytest.mark.parametrize(
+    ("step", "when", "following"),
+    [(step, when, FOLLOWING[(turn + turn // 4) % 4]) for turn, (step, when) in enumerate(KILLS)],
+)
 def test_after_kill_9_at_any_step_the_next_run_proves_the_old_or_the_new_service(rig, step, when, following):
     old = rig.install_old()
-    new = rig.plan()
-    other = rig.plan(secrets={"VLLM_API_KEY": OTHER_KEY})
+    new = rig.plan(secrets={"VLLM_API_KEY": OTHER_KEY})
     rig.fault(step, "kill", when)
-    assert rig.killed(lambda: rig.apply(new))
-    assert rig.journal()["state"] == "open"
-    if following == "same":
-        result, wanted = rig.apply(new), [new]
-    elif following == "other":
-        result, wanted = rig.apply(other, {"VLLM_API_KEY": OTHER_KEY}), [other]
-    elif following == "old":
-        result, wanted = rig.apply(old), [old]
-    else:
-        result, wanted = rig.operate("started"), [old, new]
+    assert rig.killed(lambda: rig.apply(new, {"VLLM_API_KEY": OTHER_KEY}))
+    assert rig.journal()["state"] == ("done" if (step, when) in ENDS[1:] else "open")
+    result, wanted = follow(rig, following, old, new)
     assert (result["ok"], result["state"]) == (True, "serving")
     assert any(rig.serves(plan) for plan in wanted)
     assert rig.committed()["plan"] in wanted
     assert rig.journal()["state"] == "done"
-    assert not os.path.exists(rig.host.state(NAME, "snapshot.env"))
+    assert secret_files(rig) == []
+
+
+@pytest.mark.parametrize("following", FOLLOWING)
+@pytest.mark.parametrize(("step", "when"), ENDS)
+def test_after_kill_9_at_the_end_of_a_rollback_the_old_service_keeps_its_key(rig, step, when, following):
+    old = rig.install_old()
+    new = rig.plan(secrets={"VLLM_API_KEY": OTHER_KEY})
+    rig.does(NEW_IMAGE, start="Error: broken")
+    rig.fault(step, "kill", when)
+    assert rig.killed(lambda: rig.apply(new, {"VLLM_API_KEY": OTHER_KEY}))
+    # The new image stays broken: whatever is asked for, the old service is there in the end, with its key.
+    result, wanted = follow(rig, following, old, new)
+    assert result["ok"] is (following in ("old", "started"))
+    assert old in wanted or not result["ok"]
+    assert rig.serves(old)
+    assert rig.committed()["plan"] == old
+    assert rig.journal()["state"] == "done"
+    assert secret_files(rig) == []
+
+
+def secret_files(rig):
+    return [name for name in os.listdir(rig.host.state(NAME)) if name in ("snapshot.env", "staged.env", "adopted.env")]
+
+
+@pytest.mark.parametrize("step", ["close", "clean"])
+def test_an_end_that_fails_is_noted_and_made_up_for_by_the_next_run(rig, step):
+    rig.install_old()
+    plan = rig.plan()
+    rig.fault(step, "fail")
+    result = rig.apply(plan)
+    assert (result["ok"], result["outcome"]) == (True, "committed")
+    assert "the next run looks at it again" in result["evidence"]["journal"]
+    assert rig.apply(plan)["ok"] is True
+    assert rig.serves(plan)
+    assert (rig.journal()["state"], secret_files(rig)) == ("done", [])
+
+
+def test_a_late_commit_that_fails_brings_the_old_service_back_and_says_why(rig):
+    old = rig.install_old()
+    plan = rig.plan()
+    for following, request_again in (("same", lambda: rig.apply(plan)), ("started", lambda: rig.operate("started"))):
+        rig.fault("commit", "kill")
+        assert rig.killed(lambda: rig.apply(plan)), following
+        rig.fault("commit", "fail")
+        result = request_again()
+        assert (result["ok"], result["outcome"], result["failure"]["step"]) == (False, "rolled_back", "commit")
+        assert result["run_id"] == "test"
+        assert rig.serves(old)
+        assert (rig.journal()["state"], rig.committed()["plan"], secret_files(rig)) == ("done", old, [])
+
+
+# -- the journal cannot be written -----------------------------------------------------------------------------------
+
+
+def break_journal(monkeypatch, broken, number=None):
+    """From the first journal for which broken(data) holds, no write of it succeeds; number: only so many fail."""
+    write, state = atomic.write_json, {"failed": 0}
+
+    def failing(path, value, *mode):
+        hit = path.endswith("/journal.json") and (state["failed"] or broken(value))
+        if hit and (number is None or state["failed"] < number):
+            state["failed"] += 1
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(path, value, *mode)
+
+    monkeypatch.setattr(atomic, "write_json", failing)
+    return state
+
+
+def at(step, result):
+    """True for a journal whose last entry is that step with that result."""
+    return lambda data: data["steps"] and (data["steps"][-1]["step"], data["steps"][-1]["result"]) == (step, result)
+
+
+@pytest.mark.parametrize("number", [None, 1])
+@pytest.mark.parametrize("result_now", ["started", "done"])
+@pytest.mark.parametrize("step", ["stop", "verify", "write", "enable", "start", "prove", "commit"])
+def test_a_journal_that_cannot_be_written_is_a_failed_step_and_the_old_service_is_back(
+    rig, monkeypatch, step, result_now, number
+):
+    old = rig.install_old()
+    plan = rig.plan(secrets={"VLLM_API_KEY": OTHER_KEY})
+    with monkeypatch.context() as patch:
+        state = break_journal(patch, at(step, result_now), number)
+        result = rig.apply(plan, {"VLLM_API_KEY": OTHER_KEY})
+    assert state["failed"] >= 1
+    assert (result["ok"], result["outcome"], result["failure"]["step"]) == (False, "rolled_back", step)
+    assert "journal.json cannot be written: [Errno 28] No space left on device" in result["failure"]["message"]
+    assert steps_of(result)["rollback_prove"] == "done"
+    assert rig.serves(old)
+    assert rig.committed()["plan"] == old
+    if number is None:
+        assert "the next run looks at it again" in result["evidence"]["journal"]
+    else:
+        assert (rig.journal()["state"], secret_files(rig)) == ("done", [])
+    assert rig.operate("started")["ok"] is True
+    assert rig.serves(old)
+    assert (rig.journal()["state"], secret_files(rig)) == ("done", [])
+
+
+@pytest.mark.parametrize("note", ["touched", "adopted"])
+def test_nothing_is_touched_before_it_is_noted(rig, monkeypatch, note):
+    old = rig.install_old()
+    if note == "adopted":
+        rig.operate("stopped")
+        rig.world.create("vllm-ascend", OLD, {}, [DEVICE])
+    rig.forget_calls()
+    break_journal(monkeypatch, lambda data: data.get(note))
+    result = rig.apply(rig.plan(), adopt=True)
+    assert result["ok"] is False
+    assert "cannot be written" in result["failure"]["message"]
+    assert rig.calls("docker", "rename") == rig.calls("docker", "stop") == []
+    if note == "touched":
+        assert rig.calls("systemctl", "stop") == []
+        assert rig.serves(old)
+
+
+def test_a_service_that_was_brought_back_is_not_committed_as_the_new_one(rig, monkeypatch):
+    """The tag moved, so both have the same unit; the journal on the disk has stayed at the proof of the new one."""
+    plan = rig.plan()
+    rig.apply(plan)
+    moved = "sha256:" + "3" * 64
+    rig.world.images[NEW] = moved
+    rig.world.dangling.append(NEW_IMAGE)
+    with monkeypatch.context() as patch:
+        break_journal(patch, at("commit", "started"))
+        assert rig.apply(plan)["outcome"] == "rolled_back"
+    assert rig.operate("started")["ok"] is True
+    assert rig.committed()["image_id"] == NEW_IMAGE
+    assert rig.running() == {"vllm-ascend": NEW_IMAGE}
+
+
+# -- which request, which engine -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", "Ascend"])
+def test_what_is_no_name_is_refused_by_the_helper_too(rig, name):
+    with pytest.raises(operations.RequestError, match="is no name of an instance"):
+        operations.transact(name, str(rig.root))
+
+
+def test_a_request_of_another_instance_is_refused(rig):
+    rig.put(dict(rig.request(rig.plan(name="b")), instance=NAME), {"VLLM_API_KEY": KEY})
+    with pytest.raises(operations.RequestError, match="the request of another instance"):
+        operations.transact(NAME, str(rig.root))
+
+
+def test_a_docker_that_points_elsewhere_is_never_asked(rig, monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", "tcp://elsewhere:2375")
+    monkeypatch.setenv("DOCKER_CONTEXT", "elsewhere")
+    by_hand = rig.world.create("vllm-ascend", OLD, {}, [DEVICE], AutoRemove=True)
+    rig.does(NEW_IMAGE, start="Error: broken")
+    assert rig.apply(rig.plan(), adopt=True)["outcome"] == "rolled_back"
+    assert rig.running() == {"vllm-ascend": by_hand["Image"]}
+    rig.does(NEW_IMAGE)
+    plan = rig.plan()
+    assert rig.apply(plan, adopt=True)["ok"] is True
+    assert rig.operate("absent")["changed"] is True
 
 
 @pytest.mark.parametrize("step", FORWARD)
@@ -426,6 +597,32 @@ def test_a_stopped_transaction_is_undone_by_stopping_without_starting_anything(r
     assert rig.calls("systemctl", "start") == []
     assert rig.operate("started")["ok"] is True
     assert rig.running() == {"vllm-ascend": OLD_IMAGE}
+
+
+@pytest.mark.parametrize("removed", [False, True])
+@pytest.mark.parametrize("step", ["snapshot", "preflight", "adopt", "start", "prove", "commit"])
+def test_removing_first_settles_what_a_dead_transaction_left(rig, step, removed):
+    """A container by hand that had given way is there again, not only set aside."""
+    rig.world.create("vllm-ascend", OLD, {}, [DEVICE], AutoRemove=removed)
+    rig.fault(step, "kill", "after")
+    assert rig.killed(lambda: rig.apply(rig.plan(), adopt=True))
+    result = rig.operate("absent")
+    assert (result["ok"], result["changed"]) == (True, True)
+    # Once it is known that the new service was proved, the one by hand has given way for good.
+    assert rig.running() == ({} if step == "commit" else {"vllm-ascend": OLD_IMAGE})
+    assert not os.path.exists(rig.host.path("/etc/systemd/system/vllm-ascend.service"))
+    assert (rig.committed(), secret_files(rig)) == (None, [])
+
+
+def test_nothing_is_removed_when_what_a_dead_transaction_left_cannot_be_undone(rig):
+    rig.install_old()
+    rig.fault("start", "kill")
+    assert rig.killed(lambda: rig.apply(rig.plan()))
+    rig.fault("rollback_restore", "fail")
+    result = rig.operate("absent")
+    assert (result["ok"], result["outcome"]) == (False, "rollback_failed")
+    assert rig.committed() is not None
+    assert rig.journal()["state"] == "open"
 
 
 # -- one at a time ---------------------------------------------------------------------------------------------------

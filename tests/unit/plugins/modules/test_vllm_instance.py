@@ -69,3 +69,21 @@ def test_wrong_options_are_named(run, options, text):
     code, result = run(**options)
     assert code == 1
     assert text in result["msg"]
+
+
+@pytest.mark.parametrize(
+    ("connection", "who"),
+    [
+        ("10.0.0.1 50022 10.0.0.2 22", "vllm_instance from 10.0.0.1"),
+        ("", "vllm_instance on this host"),
+        (" ", "vllm_instance on this host"),
+        (None, "vllm_instance on this host"),
+    ],
+)
+def test_who_asks_is_in_the_request(rig, run, monkeypatch, connection, who):
+    monkeypatch.delenv("SSH_CONNECTION", raising=False)
+    if connection is not None:
+        monkeypatch.setenv("SSH_CONNECTION", connection)
+    assert run(instances=[rig.plan()], secrets={NAME: {"VLLM_API_KEY": KEY}})[0] == 0
+    with open(rig.host.state(NAME, "request.json"), encoding="utf-8") as stream:
+        assert json.load(stream)["who"] == who
