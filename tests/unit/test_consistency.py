@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import re
 
 import pytest
 import yaml
@@ -45,3 +46,20 @@ def test_the_settings_table_agrees_with_the_role():
 
 def test_every_option_of_every_role_is_described():
     assert all(spec.get("description") and spec.get("type") for role in ROLES for spec in options(role).values())
+
+
+def test_every_problem_and_warning_is_in_the_documentation():
+    text = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
+    code = re.compile(r"""(?:\.problem|\.warn|\bproblem|\breport)\(\s*"([a-z0-9_]+)"|\bcode="([a-z_]+)\"""")
+    sources = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "plugins").rglob("*.py"))]
+    codes = {name for source in sources for pair in code.findall(source) for name in pair if name}
+    assert len(codes) > 60
+    assert sorted(name for name in codes if f"`{name}`" not in text) == []
+
+
+def test_every_role_variable_of_the_documentation_exists():
+    known = {name for role in ROLES for name in options(role)} | {"vllm_ascend", "vllm_instance_names", "vllm_hosts"}
+    plugins = {path.stem for path in (ROOT / "plugins").rglob("*.py")} | set(ROLES)
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        found = set(re.findall(r"\bvllm_[a-z0-9_]+", path.read_text(encoding="utf-8")))
+        assert found <= known | plugins, (path.name, sorted(found - known - plugins))
