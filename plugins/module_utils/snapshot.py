@@ -62,20 +62,13 @@ def prove(host: Host, instance: str, plan: Dict[str, Any], with_completion: bool
     """Ask the endpoint of a planned instance from outside, as its clients do."""
     end = plan["endpoint"]
     return endpoint.prove(
-        outside_address(end["address"]),
+        endpoint.outside_address(end["address"]),
         int(end["port"]),
         plan.get("served_model_name"),
         host.environment(instance).get(instance_state.API_KEY),
         with_completion=with_completion,
         accept_busy=True,
     )
-
-
-def outside_address(bind: Optional[str]) -> str:
-    """The address on which the host itself reaches what is bound to that address."""
-    if not bind or bind == "0.0.0.0":
-        return "127.0.0.1"
-    return "::1" if bind in ("::", "[::]") else bind
 
 
 def install(host: Host, instance: str, unit: Optional[str], env_text: Optional[str]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 class FlexibleArgumentParser(argparse.ArgumentParser):
     """argparse that takes `_` for `-` in names of options. Unique prefixes are taken silently, as by the real one."""
 
+    # The override is looser because argparse's own signature is an overload.
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         import sys
 

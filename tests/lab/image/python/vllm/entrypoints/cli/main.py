@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 # The backend's library is looked for before anything else.
-import torch  # noqa: F401
+import torch  # noqa: F401  because importing it is the check
 from vllm_ascend import _build_info
 
 from vllm import platforms
