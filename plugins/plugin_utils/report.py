@@ -69,7 +69,9 @@ def plan_lines(report: Mapping[str, Any]) -> list[str]:
         lines += _wrapped(f"{item['what']}: ", f"{item['why']} ({item['source']})")
     for title, entries in (("problem", _problems(report)), ("warning", plan.get("warnings") or [])):
         for entry in entries:
-            lines += _wrapped(f"{title} [{entry['code']}]: ", f"{entry['message']} Remedy: {entry['remedy']}")
+            lines += _wrapped(
+                f"{title} [{entry['code']}]: ", f"{entry['message'].rstrip('.')}. Remedy: {entry['remedy']}"
+            )
     for name, action, why in _changes(report.get("difference") or {}):
         lines.append(f"difference: {name}: {action}" + (f" ({why})" if why else ""))
     for instance in plan.get("instances") or []:
@@ -146,9 +148,10 @@ def _endpoints(report: Mapping[str, Any]) -> Iterable[list[str]]:
         endpoint = f"http://{report.get('address') or 'localhost'}:{instance['endpoint']['port']}/v1"
         if report.get("failed") and done.get("action") != "none" and done.get("outcome") not in SETTLED:
             yield [name, "failed", _failure(report)]
-        elif done:
-            yield [name, str(done.get("action") or NOTHING), endpoint]
-        elif actions.get(name) == "none":
+        elif done and done.get("action") != "none":
+            would = "would " if report.get("check") and done.get("changed") else ""
+            yield [name, would + str(done.get("action") or NOTHING), endpoint]
+        elif done or actions.get(name) == "none":
             yield [name, "unchanged", endpoint]
         elif report.get("begun"):
             yield [name, "failed", "the connection was lost; run again to finish or undo"]

@@ -81,10 +81,12 @@ def test_the_run_fails_since_hosts_have_problems_and_shows_commands(planned):
 def test_all_bad_settings_are_named_at_once(tmp_path):
     host_trees.family_host(tmp_path / "tree", "atlas_a2")
     bad = {"vllm_port": "x", "vllm_image_os": "debian", "vllm_instances": [5], "vllm_npus": 1.5}
-    target = inventory(tmp_path / "hosts.yml", {"host": tmp_path / "tree"}, **bad)
+    target = inventory(tmp_path / "hosts.yml", {"host": tmp_path / "tree"}, vllm_prot=8001, **bad)
     run = playbook("playbooks/plan.yml", "-i", target, "-e", f"vllm_plan_dir={tmp_path}/plans", results=False)
     assert run.rc == 2
-    problems = json.loads((tmp_path / "plans/host.json").read_text())["plan"]["problems"]
+    plan = json.loads((tmp_path / "plans/host.json").read_text())["plan"]
+    problems = plan["problems"]
+    assert [w for w in plan["warnings"] if "vllm_prot" in w["message"] and "vllm_port" in w["message"]]
     assert all(any(name in problem["message"] for problem in problems) for name in bad), problems
 
 

@@ -63,3 +63,9 @@ def test_every_role_variable_of_the_documentation_exists():
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         found = set(re.findall(r"\bvllm_[a-z0-9_]+", path.read_text(encoding="utf-8")))
         assert found <= known | plugins, (path.name, sorted(found - known - plugins))
+
+
+def test_every_variable_of_the_roles_is_known_to_the_search_for_misspelt_ones():
+    variables = load("roles/npu_host/vars/main.yml")
+    known = set(variables["__vllm_settings"]) | set(variables["__vllm_other_variables"])
+    assert {name for role in ROLES for name in options(role)} <= known

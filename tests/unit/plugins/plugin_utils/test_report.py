@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from ansible_collections.vllm_ascend.fleet.plugins.plugin_utils.report import (
     deployment_report,
     difference_table,
@@ -93,6 +94,21 @@ def test_a_change_without_a_result_is_a_failure():
 
 def test_codes_are_counted():
     assert problem_codes({"problems": [PROBLEM, PROBLEM, {**PROBLEM, "code": "x"}]}) == "mount_missing x2, x"
+
+
+@pytest.mark.parametrize(
+    ("action", "check", "words"),
+    [
+        ("none", False, "unchanged"),
+        ("update", False, "update"),
+        ("update", True, "would update"),
+    ],
+)
+def test_the_result_of_an_instance_is_what_was_or_would_be_done(action, check, words):
+    done = {"instances": [{"name": "ascend", "action": action, "changed": action != "none"}]}
+    report = {"problems": [], "plan": PLAN, "difference": UPDATE, "begun": True, "applied": done, "check": check}
+    (row,) = deployment_report({"host": report})[2:]
+    assert f"  {words}  " in row and "http://localhost:8000/v1" in row
 
 
 def test_what_was_left_out_is_no_failure():
