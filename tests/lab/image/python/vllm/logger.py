@@ -34,8 +34,8 @@ class _Prefixed(io.TextIOBase):
 def name_process(name: str) -> None:
     """From here on every line of this process says which one it is."""
     prefix = f"({name} pid={os.getpid()}) "
-    # Ignored because a writer of text is enough for print() and logging.
-    sys.stdout, sys.stderr = _Prefixed(sys.stdout, prefix), _Prefixed(sys.stderr, prefix)  # type: ignore[assignment]
+    sys.stdout = _Prefixed(sys.stdout, prefix)  # type: ignore[assignment]  # because print() only needs write()
+    sys.stderr = _Prefixed(sys.stderr, prefix)  # type: ignore[assignment]  # because print() only needs write()
 
 
 def log(level: str, place: str, text: str) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 class FlexibleArgumentParser(argparse.ArgumentParser):
     """argparse that takes `_` for `-` in names of options. Unique prefixes are taken silently, as by the real one."""
 
-    # The override is looser because argparse's own signature is an overload.
-    def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
+    def parse_known_args(  # type: ignore[override]  # because argparse's own signature is an overload
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> Any:
         import sys
 
         given = list(sys.argv[1:] if args is None else args)
