@@ -9,14 +9,14 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.vllm_ascend.fleet.plugins.plugin_utils import plain, plan
 
 
-def deployment_plan(facts, settings, profiles, observed=None):
+def deployment_plan(facts, settings, profiles, observed=None, rules=None):
     """The plan of a host."""
     try:
-        return plan.deployment_plan(facts, settings, profiles, observed)
+        return plan.deployment_plan(facts, settings, profiles, observed, rules)
     except plain.WRONG_INPUT as failure:
         expected = "facts, settings and profiles as dictionaries, and what vllm_instance_info observed"
         message = plain.wrong_input(
-            failure, expected, facts=facts, settings=settings, profiles=profiles, observed=observed
+            failure, expected, facts=facts, settings=settings, profiles=profiles, observed=observed, rules=rules
         )
         raise AnsibleFilterError(f"deployment_plan: {message}") from failure
 

@@ -86,8 +86,7 @@ def npu_smi_problems(answer: SmiAnswer, family: str, uptime_s: Optional[int]) ->
             problem(
                 "npu_smi_hung",
                 "{0} did not answer within {1} s{2}.".format(answer.path, answer.timeout_s, _starting(uptime_s)),
-                "Right after boot wait some minutes. Otherwise a chip may be dead: see `dmesg`, restart the host. "
-                "vllm_accept_hung_npu_smi: true deploys all the same.",
+                "Right after boot wait some minutes. Otherwise a chip may be dead: see `dmesg`, restart the host.",
             )
         ]
     if answer.status == "error" and answer.error is not None:

@@ -32,7 +32,7 @@ def choose_family(
     was said before.
     """
     override, found = settings["vllm_hardware_family"], facts.get("family") or "unknown"
-    _carry_over(facts, settings, bool(override), findings)
+    _carry_over(facts, bool(override), findings)
     if override:
         evidence = _evidence(facts)
         findings.why(
@@ -61,12 +61,13 @@ def choose_family(
     return str(found), profiles[found]
 
 
-def _carry_over(facts: dict[str, Any], settings: dict[str, Any], overridden: bool, findings: Findings) -> None:
+def _carry_over(facts: dict[str, Any], overridden: bool, findings: Findings) -> None:
     for entry in facts.get("problems") or []:
-        hung = entry["code"] == "npu_smi_hung" and settings["vllm_accept_hung_npu_smi"]
         answered = overridden and entry["code"] in FAMILY_PROBLEMS
-        report = findings.warn if hung or answered else findings.problem
+        report = findings.warn if answered else findings.problem
         report(entry["code"], entry["message"], entry["remedy"])
+    for entry in facts.get("warnings") or []:
+        findings.warn(entry["code"], entry["message"], entry["remedy"])
 
 
 def _evidence(facts: dict[str, Any]) -> str:

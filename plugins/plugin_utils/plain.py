@@ -14,6 +14,18 @@ Finding = dict[str, str]
 # What a value of the wrong shape can make of a filter's work.
 WRONG_INPUT = (TypeError, ValueError, LookupError, AttributeError)
 HIDDEN = "***"
+# Problems that an operator may accept by vllm_accept_problems, and what is risked then: judgements about a host that may
+# be wrong. What cannot work, or would harm a service that runs, is not among them.
+ACCEPTABLE = {
+    "npu_smi_hung": "a dead chip shows only when the service starts",
+    "npu_held": "the container may find its NPU in use (-8020)",
+    "npu_unhealthy": "the chip may fail under load",
+    "release_known_bad": "the image is reported not to start",
+    "driver_known_bad": "the driver is reported not to work with the image",
+    "model_too_large": "the service may end for want of memory",
+    "hccn_conf_missing": "the service may answer wrongly without any error",
+    "capture_sizes_too_many": "the chip may run out of event ids while it captures",
+}
 SECRET_NAME = re.compile(r"(TOKEN|PASSWORD|PASSWD|SECRET|API[-_]?KEY|ACCESS[-_]?KEY|CREDENTIAL)", re.IGNORECASE)
 # A login of an address inside a text: after a scheme, or user:password at its start. Greedy as has_login is.
 _LOGIN_IN_TEXT = re.compile(r"(?<=//)\S*@|^[^\s:/@]+:\S*@")
@@ -27,9 +39,23 @@ class Findings:
         self.problems: list[Finding] = []
         self.warnings: list[Finding] = []
         self.explain: list[Finding] = []
+        # Codes that the operator accepts; set once the settings are known.
+        self.accepted: frozenset[str] = frozenset()
+
+    def accepts(self, code: str) -> bool:
+        """True when the operator accepts that problem: it is a warning then."""
+        return code in ACCEPTABLE and code in self.accepted
 
     def problem(self, code: str, message: str, remedy: str) -> None:
-        """A reason not to deploy: what is wrong with which value, and what to do."""
+        """A reason not to deploy: what is wrong with which value, and what to do.
+
+        One that the operator accepts becomes a warning; the remedy of one that may be accepted says how.
+        """
+        if self.accepts(code):
+            self.warn(code, f"{message} (accepted by vllm_accept_problems: {ACCEPTABLE[code]})", remedy)
+            return
+        if code in ACCEPTABLE:
+            remedy = f"{remedy} vllm_accept_problems: [{code}] deploys all the same."
         self._add(self.problems, {"code": code, "message": message, "remedy": remedy})
 
     def warn(self, code: str, message: str, remedy: str) -> None:

@@ -17,19 +17,24 @@ from .serve import parse_extra_args
 from .settings import resolve_settings
 
 
-def deployment_plan(facts: Any, settings: Any, profiles: Any, observed: Any = None) -> dict[str, Any]:
+def deployment_plan(
+    facts: Any, settings: Any, profiles: Any, observed: Any = None, rules: Any = None
+) -> dict[str, Any]:
     """The plan {family, product, image, instances, explain, problems, warnings} of a host.
 
     facts are ansible_facts.ascend_npu, settings the role variables by name, profiles the shipped ones by family,
-    observed what vllm_instance_info returned (null: nothing was). Everything that speaks against the deployment is in
-    problems, never raised; TypeError is for callers who pass something else than data.
+    observed what vllm_instance_info returned (null: nothing was), rules what is known of releases, serve options and
+    models (null: they are not checked). Everything that speaks against the deployment is in problems, never raised;
+    TypeError is for callers who pass something else than data.
     """
     facts, given, shipped, observed = plain(facts), plain(settings), plain(profiles), plain(observed)
+    rules = plain(rules)
     for name, value in (("facts", facts), ("settings", given), ("profiles", shipped)):
         if not isinstance(value, dict):
             raise TypeError(f"{name} must be a dictionary, not of type {kind_of(value)}")
-    if not isinstance(observed, (dict, type(None))):
-        raise TypeError(f"observed must be a dictionary or null, not of type {kind_of(observed)}")
+    for name, value in (("observed", observed), ("rules", rules)):
+        if not isinstance(value, (dict, type(None))):
+            raise TypeError(f"{name} must be a dictionary or null, not of type {kind_of(value)}")
     findings = Findings()
     values = resolve_settings(given, findings)
     wanted = values["vllm_instances"]

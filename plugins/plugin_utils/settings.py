@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .plain import Findings, listed, masked, nearest, plain
+from .plain import ACCEPTABLE, Findings, listed, masked, nearest, plain
 from .quoting import QuotingError, refuse_control
 from .versions import split_suffix
 
@@ -32,6 +32,7 @@ _REFERENCE = re.compile(
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _NODE = re.compile(r"/dev/davinci\d+")
+SHM_SIZE = re.compile(r"[1-9]\d{0,8}[kmg]", re.IGNORECASE)
 # Folders of the system: a container that may write there can break the host. In the second list all below them too.
 _SYSTEM_FOLDERS = re.compile(r"/(usr|var|bin|sbin|lib[^/]*)")
 _SYSTEM_TREES = re.compile(r"/(dev|etc|proc|sys|boot|run)(/.*)?")
@@ -149,6 +150,13 @@ def _variables(value: dict[str, Any]) -> None:
             raise Invalid(f'one line as the value of "{name}"') from None
 
 
+def _acceptable(value: list[Any]) -> None:
+    wrong = [code for code in value if code not in tuple(ACCEPTABLE)]
+    if wrong:
+        hint = nearest(str(wrong[0]), ACCEPTABLE)
+        raise Invalid(f"codes of problems that may be accepted ({listed(ACCEPTABLE)}), not {listed(wrong)}{hint}")
+
+
 def _proxy(value: dict[str, Any]) -> None:
     unknown = sorted(set(value) - {"http", "https", "no_proxy"})
     if unknown:
@@ -189,6 +197,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("vllm_instances", "list"),
     Setting("vllm_npus", "raw", key="npus", check=_npus),
     Setting("vllm_tensor_parallel_size", "int", key="tensor_parallel_size", minimum=1),
+    Setting("vllm_shm_size", "str", key="shm_size", check=_matches(SHM_SIZE, 'a size such as "16g"')),
     Setting("vllm_port", "int", 8000, key="port", minimum=1, maximum=65535),
     Setting("vllm_bind_address", "str", "0.0.0.0", key="bind_address", check=_address),
     Setting("vllm_api_key", "str", key="api_key", secret=True, check=_api_key),
@@ -198,7 +207,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("vllm_proxy", "dict", secret=True, check=_proxy),
     Setting("vllm_hardware_family", "str", check=_matches(re.compile(r"[a-z][a-z0-9_]*"), "a family's name")),
     Setting("vllm_hardware_profiles", "dict", {}),
-    Setting("vllm_accept_hung_npu_smi", "bool", False),
+    Setting("vllm_accept_problems", "list", (), check=_acceptable),
     Setting("vllm_adopt_containers", "bool", False),
     Setting("vllm_node_timeout", "int", 900, minimum=0, maximum=LONGEST_S),
     Setting("vllm_start_timeout", "int", 1800, key="start_timeout", minimum=1, maximum=LONGEST_S),
@@ -215,6 +224,7 @@ def resolve_settings(given: dict[str, Any], findings: Findings) -> dict[str, Any
     The value of vllm_instances is a list of dictionaries with every per-instance key (and "name"), never null.
     """
     values = {s.name: _value(s, given.get(s.name), s.name, findings) for s in SETTINGS}
+    findings.accepted = frozenset(values["vllm_accept_problems"])
     known = [s.name for s in SETTINGS]
     for name in sorted(set(given) - set(known)):
         findings.warn("setting_unknown", f'"{name}" is no setting of the plan{nearest(name, known)}', SETTING_REMEDY)

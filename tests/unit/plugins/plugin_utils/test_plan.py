@@ -81,7 +81,7 @@ def test_a_family_without_a_profile_lists_those_that_have_one():
 def test_a_hung_npu_smi_is_a_warning_when_accepted(accept):
     facts = build_facts(case_of("atlas_a2"))
     facts["problems"] = [{"code": "npu_smi_hung", "message": "no answer", "remedy": "wait"}]
-    plan = plan_of(facts, vllm_accept_hung_npu_smi=accept)
+    plan = plan_of(facts, vllm_accept_problems=["npu_smi_hung"] if accept else [])
     assert codes(plan) == ([] if accept else ["npu_smi_hung"])
     assert ("npu_smi_hung" in codes(plan, "warnings")) is accept
 
