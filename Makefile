@@ -27,8 +27,14 @@ lint: venv ## Check style, types, roles and documentation
 .PHONY: unit
 unit: venv ## Run the unit tests, those of the host code under Python 3.7 too
 	@tests/bootstrap host-python
-	$(BIN)/python -m pytest -n 4 tests/unit
+	$(BIN)/python -m pytest -n 4 tests/unit tests/gallery
+	$(BIN)/python -m pytest tests/bench
 	.venv-3.7/bin/python -m pytest -n 4 tests/unit/plugins/module_utils --ignore-glob='*_mutations.py'
+
+.PHONY: gallery
+gallery: venv ## Plan every host of the gallery, and show the decisions
+	$(BIN)/python -m tests.gallery .gallery
+	$(BIN)/ansible-playbook playbooks/plan.yml -i .gallery/inventory.yml
 
 .PHONY: molecule
 molecule: venv ## Run the molecule scenario on the rack
@@ -56,4 +62,4 @@ build: venv ## Build the collection archive
 .PHONY: clean
 clean: ## Remove the rack, its images and everything that was built
 	@if [ -x $(BIN)/python ] && [ -d .lab ]; then $(BIN)/python -m tests.lab clean; fi
-	rm -rf .lab .hypothesis .mypy_cache .pytest_cache .ruff_cache vllm_ascend-fleet-*.tar.gz
+	rm -rf .lab .gallery .hypothesis .mypy_cache .pytest_cache .ruff_cache vllm_ascend-fleet-*.tar.gz

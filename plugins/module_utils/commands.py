@@ -14,7 +14,7 @@ import time
 from typing import Dict, List, NamedTuple, Optional
 
 # Seconds that a killed program may take to go. A program in an uninterruptible wait never does.
-REAP_S = 1.0
+REAP_S = 0.5
 POLL_S = 0.02
 
 

@@ -24,12 +24,14 @@ from .npu_evidence import (
     UNSUPPORTED,
     Evidence,
     board_product,
+    driver_says,
     generation_of,
     has_rc_signs,
     host_functions,
     is_duo,
     is_duo_product,
     list_evidence,
+    on_ub_bus,
     per_function,
     problem,
     some,
@@ -89,6 +91,7 @@ def decide(evidence: Evidence) -> Decision:
 
 
 def _by_pci(evidence: Evidence) -> _Verdict:
+    """The device ids decide. Whatever shows NPUs that are not on the PCI bus makes the host a mixed one."""
     functions = host_functions(evidence.pci)
     unlisted = [f for f in functions if f.known is None]
     if unlisted:
@@ -118,10 +121,25 @@ def _by_pci(evidence: Evidence) -> _Verdict:
             ],
         )
     generation = next(iter(generations)) or ""
-    if evidence.smi_generations and generation not in evidence.smi_generations:
+    if set(evidence.smi_generations) - {generation}:
         return _conflict(
             "the PCI bus shows {0}".format(per_function(functions)),
             "npu-smi names chips of generation {0}".format(", ".join(evidence.smi_generations)),
+        )
+    if any(generation not in allowed for allowed in evidence.driver_generations if allowed):
+        return _conflict(
+            "the PCI bus shows {0}".format(per_function(functions)),
+            "the driver has chips of generation {0}".format(", ".join(sorted(driver_says(evidence)))),
+        )
+    if evidence.ub_bus and generation != "950":
+        return _conflict(
+            "the PCI bus shows {0}".format(per_function(functions)),
+            "the host has a UB bus with its NPU driver, which only an Ascend 950 is on",
+        )
+    if has_rc_signs(evidence) and len(evidence.davinci) > sum(f.chips for f in functions):
+        return _conflict(
+            "the PCI bus shows {0}, which account for fewer nodes than there are".format(per_function(functions)),
+            "there are the nodes and files of a system on chip with an NPU of its own",
         )
     problems = _mismatch(evidence, generation, functions)
     product = _common_product(functions)
@@ -181,11 +199,12 @@ def _mismatch(evidence: Evidence, generation: str, functions: Sequence[PciFuncti
 
 def _by_nodes(evidence: Evidence) -> _Verdict:
     named = set(evidence.smi_generations)
-    if evidence.ub_bus or evidence.package_ub or evidence.package_generations == ("950",) or named == {"950"}:
-        if named - {"950"}:
+    types = driver_says(evidence)
+    if on_ub_bus(evidence) or named == {"950"} or types == {"950"}:
+        if (named | types) - {"950"}:
             return _conflict(
-                "the UB bus or the driver package shows an Ascend 950",
-                "npu-smi names chips of generation {0}".format(", ".join(sorted(named))),
+                "the UB bus, the driver package, its chips or npu-smi show an Ascend 950",
+                "npu-smi and the driver name chips of generation {0}".format(", ".join(sorted(named | types))),
             )
         return _Verdict(UB, None)
     marks = [name for name in NODES_310B if name in evidence.nodes]
@@ -201,12 +220,18 @@ def _by_nodes(evidence: Evidence) -> _Verdict:
         "There are NPU device nodes ({0}) but no NPU on the PCI bus, no UB bus, and not the nodes and files of a "
         "system on chip{1}.".format(some("/dev/" + name for name in evidence.davinci), _smi_words(named)),
         "If this is a container or a virtual machine that hides the PCI bus, run against the real host, or set "
-        "{0}.".format(OVERRIDE),
+        "{0}{1}.".format(OVERRIDE, _suggested(named)),
     )
 
 
 def _rc_module(evidence: Evidence, named: Set[str]) -> _Verdict:
     """A 310P that is its own host: only its product says whether it is the Atlas 200I Pro."""
+    types = driver_says(evidence)
+    if types - {"310P"}:
+        return _conflict(
+            "nodes and files are those of a system on chip with an Ascend 310P",
+            "the driver has chips of generation {0}".format(", ".join(sorted(types))),
+        )
     if named - {"310P"}:
         return _conflict(
             "nodes and files are those of a system on chip with an Ascend 310P",
@@ -235,6 +260,7 @@ def _rc_module(evidence: Evidence, named: Set[str]) -> _Verdict:
 
 
 def _without_npus(evidence: Evidence) -> _Verdict:
+    """None, unless anything hints at NPUs that are only out of sight: then the host is not known."""
     made_for = evidence.package_generations
     if evidence.ub_bus and (evidence.package_ub or made_for == ("950",)):
         return _Verdict(UB, None)
@@ -246,6 +272,22 @@ def _without_npus(evidence: Evidence) -> _Verdict:
                 ", ".join(evidence.rc_files)
             ),
             "Wait until the driver has created the nodes (some minutes after boot), or reinstall the driver.",
+        )
+    if evidence.resetting:
+        return _unknown(
+            "A PCI device shows the id 1000:02b2 at {0}, as an Ascend 310P does while its bus is reset; there is no "
+            "other NPU and no /dev/davinciN node.".format(", ".join(evidence.resetting)),
+            "Wait some minutes and run again; if it stays so, look at `dmesg` and restart the host.",
+        )
+    if evidence.smi_loads or evidence.driver_generations:
+        shown = (
+            "its driver lists chips" if evidence.driver_generations else "npu-smi shows chips or hangs in the driver"
+        )
+        return _unknown(
+            "There is no NPU on the PCI bus and no /dev/davinciN node, but {0}{1}.".format(
+                shown, _smi_words(set(evidence.smi_generations))
+            ),
+            "If this is a container or a copy without /sys and /dev, read the host itself; else look at `dmesg`.",
         )
     package = ""
     if evidence.package_status != "missing":
@@ -288,6 +330,12 @@ def _conflict(first: str, second: str) -> _Verdict:
             )
         ],
     )
+
+
+def _suggested(named: Set[str]) -> str:
+    """`: atlas_a2`, where the names of npu-smi leave one family."""
+    families = [FAMILIES.get(generation) for generation in named]
+    return ": {0}".format(families[0]) if len(families) == 1 and families[0] else ""
 
 
 def _smi_words(named: Set[str]) -> str:

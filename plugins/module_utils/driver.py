@@ -35,6 +35,7 @@ class Driver(NamedTuple):
     install_path is the folder that holds driver/ (null when nothing names or holds one), status is "installed",
     "incomplete" (parts are missing, or the installer says that it did not finish) or "missing". generations are the
     chip generations that the package was made for (empty: not known), ub says that it drives NPUs on the UB bus.
+    incomplete is a folder that no package lacks and that is not there.
     """
 
     install_path: Optional[str]
@@ -46,6 +47,7 @@ class Driver(NamedTuple):
     install_status: Optional[str]
     generations: Tuple[str, ...]
     ub: bool
+    incomplete: Optional[str] = None
 
     @property
     def package_family(self) -> Optional[str]:
@@ -133,6 +135,7 @@ def read_driver(sysroot: Sysroot) -> Driver:
             sysroot.read_text(base + "/script/specific_func.inc"), sysroot.listdir(base + "/device")
         ),
         ub=feature.get("feature_hd_connect_is_ub") == "y",
+        incomplete=base + "/lib64" if has_folder and sysroot.kind(base + "/lib64") != "directory" else None,
     )
 
 

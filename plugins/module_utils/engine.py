@@ -13,6 +13,7 @@ import os
 import re
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
+from . import npu_holds
 from .commands import CommandResult
 from .documents import boolean, integer, mapping, mappings, parsed, port, text, words
 from .instance_state import INSTANCE_NAME, LABEL_INSTANCE, LABEL_PLAN
@@ -39,13 +40,6 @@ PODMAN = "podman"
 ISULA = "isula"
 OTHER = "other"
 CLIS = (DOCKER, PODMAN, ISULA)
-
-VISIBLE_DEVICES = "ASCEND_VISIBLE_DEVICES"
-# Values of it that mount nothing (Ascend Docker Runtime user guide).
-NO_VISIBLE_DEVICES = ("", "void")
-_NPU_NODE = re.compile(r"/dev/v?davinci([0-9]{1,9})\Z")
-_ANY_NPU_NODE = re.compile(r"/dev/v?davinci")
-_ASCEND_PATH = re.compile(r"/ascend|/npu-smi\Z|/usr/local/dcmi(/|\Z)", re.IGNORECASE)
 
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
 CONTAINERD_CONFIG = "/etc/containerd/config.toml"
@@ -92,25 +86,38 @@ def parse_version(stdout: str, stderr: str = "") -> Optional[Dict[str, Any]]:
 def parse_info(stdout: str) -> Dict[str, Any]:
     """What `docker info --format '{{json .}}'` says, as far as it is used here.
 
-    {default_runtime, docker_root, live_restore, http_proxy, https_proxy, no_proxy, containerd_images}. The last: true
-    when images are kept by containerd (the default of new installations from Docker 29 on), outside docker_root.
-    Passwords in proxies are masked (old engines print them).
+    {default_runtime, runtimes, docker_root, live_restore, security_options, rootless, userns_remap, cgroup_version,
+    http_proxy, https_proxy, no_proxy, containerd_images}. The last: true when images are kept by containerd (the
+    default of new installations from Docker 29 on), outside docker_root. cgroup_version is "1" or "2", null before
+    20.10. Passwords in proxies are masked (old engines print them).
     """
     data = mapping(parsed(stdout))
     rows = data.get("DriverStatus")
     pairs = [words(row) for row in rows] if isinstance(rows, list) else []
     driver = {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+    options = words(data["SecurityOptions"]) if isinstance(data.get("SecurityOptions"), list) else None
+    runtimes = data.get("Runtimes")
     address = mapping(data.get("Containerd")).get("Address") or CONTAINERD_SOCKET
     return {
         "default_runtime": text(data.get("DefaultRuntime")),
+        "runtimes": sorted(runtimes) if isinstance(runtimes, dict) else None,
         "docker_root": text(data.get("DockerRootDir")),
         "live_restore": boolean(data.get("LiveRestoreEnabled")),
+        "security_options": options,
+        "rootless": _has_option(options, "rootless"),
+        "userns_remap": _has_option(options, "userns"),
+        "cgroup_version": text(data.get("CgroupVersion")),
         "http_proxy": _masked(data.get("HttpProxy")),
         "https_proxy": _masked(data.get("HttpsProxy")),
         "no_proxy": text(data.get("NoProxy")),
         "containerd_images": driver.get("driver-type", "").startswith("io.containerd.snapshotter")
         and address == CONTAINERD_SOCKET,
     }
+
+
+def _has_option(options: Optional[List[str]], name: str) -> Optional[bool]:
+    """True when `name=<name>` is among docker's security options ("name=seccomp,profile=default"), None: not known."""
+    return None if options is None else any(option.split(",")[0] == "name=" + name for option in options)
 
 
 def parse_inspect(stdout: str) -> List[Dict[str, Any]]:
@@ -195,23 +202,9 @@ def environment(inspect: Dict[str, Any]) -> Dict[str, str]:
     return {key: value for key, equals, value in (entry.partition("=") for entry in entries) if equals}
 
 
-def mounted_paths(inspect: Dict[str, Any]) -> List[str]:
-    """The host sources and the targets of a container's mounts."""
-    mounts = mappings(inspect.get("Mounts"))
-    return [text(mount.get(key)) or "" for mount in mounts for key in ("Source", "Destination")]
-
-
-def host_nodes(inspect: Dict[str, Any]) -> List[str]:
-    """The host's device nodes that a container was given by --device or as a bind mount."""
-    devices = mappings(mapping(inspect.get("HostConfig")).get("Devices"))
-    nodes = [text(device.get("PathOnHost")) or "" for device in devices]
-    return nodes + [text(mount.get("Source")) or "" for mount in mappings(inspect.get("Mounts"))]
-
-
 def npu_devices(inspect: Dict[str, Any]) -> List[str]:
     """The NPU nodes (/dev/davinci<N>, virtual ones /dev/vdavinci<N>) that a container was given, by number."""
-    found = {node for node in host_nodes(inspect) if _NPU_NODE.match(node)}
-    return sorted(found, key=lambda node: (int(_NPU_NODE.sub(r"\1", node)), node))
+    return npu_holds.npu_nodes(given(inspect).nodes)
 
 
 def published(inspect: Dict[str, Any]) -> List[Tuple[int, str, int]]:
@@ -245,36 +238,40 @@ def container_summary(inspect: Dict[str, Any]) -> Dict[str, Any]:
     }
 
 
-def foreign(inspect: Dict[str, Any]) -> Optional[Dict[str, Any]]:
-    """What a container that is not ours has to do with NPUs or with our names; None: nothing.
+def given(inspect: Dict[str, Any]) -> npu_holds.Given:
+    """What a container was given that can lead to an NPU, by docker inspect's object."""
+    settings = mapping(inspect.get("HostConfig"))
+    requests = mappings(settings.get("DeviceRequests"))
+    mounts = mappings(inspect.get("Mounts"))
+    variables = environment(inspect)
+    return npu_holds.Given(
+        devices=[text(device.get("PathOnHost")) or "" for device in mappings(settings.get("Devices"))]
+        + [name for request in requests for name in words(request.get("DeviceIDs"))],
+        mounts=[(text(mount.get("Source")) or "", text(mount.get("Destination")) or "") for mount in mounts],
+        visible=variables.get(npu_holds.VISIBLE_DEVICES),
+        options=variables.get(npu_holds.RUNTIME_OPTIONS),
+        runtime=text(settings.get("Runtime")),
+        privileged=settings.get("Privileged") is True,
+        rules=words(settings.get("DeviceCgroupRules")),
+    )
 
-    {container, id, image, state, devices, privileged, ports, npu, ascend_visible_devices}. devices are the NPU nodes
-    by exact name; npu is true when it can reach an NPU: by nodes, as a privileged container with Ascend files mounted,
-    or through the Ascend Docker Runtime (ascend_visible_devices is that variable's raw value). Other kinds of
-    accelerators do not count.
-    """
-    if instance(inspect) is not None:
-        return None
-    devices = npu_devices(inspect)
-    privileged = mapping(inspect.get("HostConfig")).get("Privileged") is True
-    visible = environment(inspect).get(VISIBLE_DEVICES)
-    by_runtime = visible is not None and visible.strip() not in NO_VISIBLE_DEVICES
-    by_privilege = privileged and any(_ASCEND_PATH.search(path) for path in mounted_paths(inspect))
-    npu = bool(devices or by_runtime or by_privilege)
-    manager = any(_ANY_NPU_NODE.match(node) for node in host_nodes(inspect))
-    if not (npu or manager or visible is not None or name(inspect).startswith("vllm-")):
-        return None
-    return {
-        "container": name(inspect),
-        "id": text(inspect.get("Id")),
-        "image": text(mapping(inspect.get("Config")).get("Image")) or text(inspect.get("Image")),
-        "state": status(inspect),
-        "devices": devices,
-        "privileged": privileged,
-        "ports": host_ports(inspect),
-        "npu": npu,
-        "ascend_visible_devices": visible,
-    }
+
+def container(inspect: Dict[str, Any]) -> npu_holds.Container:
+    """A container as npu_holds judges it."""
+    return npu_holds.Container(
+        id=text(inspect.get("Id")),
+        name=name(inspect),
+        image=text(mapping(inspect.get("Config")).get("Image")) or text(inspect.get("Image")),
+        state=status(inspect),
+        engine=DOCKER,
+        given=given(inspect),
+        ports=host_ports(inspect),
+    )
+
+
+def foreign(inspect: Dict[str, Any], host: npu_holds.Surroundings = npu_holds.NOT_KNOWN) -> Optional[Dict[str, Any]]:
+    """What a container that is not ours has to do with NPUs or with our names; None: nothing (npu_holds)."""
+    return None if instance(inspect) is not None else npu_holds.foreign_entry(container(inspect), host)
 
 
 # -- reading -------------------------------------------------------------------------------------------------------
@@ -322,7 +319,8 @@ def read(sysroot: Sysroot, timeout: float = TIMEOUT_S) -> Reading:
 def _engine(kind: Optional[str], path: Optional[str], known: Dict[str, Any]) -> Dict[str, Any]:
     keys = (
         "client_version", "version", "api_version", "default_runtime", "architecture", "storage_root",
-        "storage_free_mb", "live_restore", "running", "error", "http_proxy", "https_proxy", "no_proxy",
+        "storage_free_mb", "live_restore", "running", "error", "http_proxy", "https_proxy", "no_proxy", "runtimes",
+        "security_options", "rootless", "userns_remap", "cgroup_version",
     )  # fmt: skip
     engine: Dict[str, Any] = {"kind": kind, "cli": path}
     engine.update((key, known.get(key)) for key in keys)
@@ -375,8 +373,9 @@ class _Docker:
         if info.pop("containerd_images"):
             root = containerd_root(self.sysroot.read_text(CONTAINERD_CONFIG))
         self.engine.update(info, storage_root=root)
-        if root and not self.sysroot.replay:
-            self.engine["storage_free_mb"] = free_mb(root)
+        if root:
+            free = self.sysroot.live("free MiB of " + root, lambda: free_mb(root))
+            self.engine["storage_free_mb"] = integer(free)
 
 
 def containerd_root(config: Optional[str]) -> str:

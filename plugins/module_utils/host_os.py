@@ -9,6 +9,7 @@ import os
 import sys
 from typing import Any, Dict, List, Optional
 
+from . import documents
 from .documents import decimal
 from .sysroot import Sysroot
 
@@ -37,6 +38,8 @@ _HYPERVISORS = (
     ("microsoft corporation virtual machine", "microsoft"),
 )
 _CONTAINER_WORDS = ("docker", "kubepods", "libpod", "lxc", "containerd")
+# Where the root of a container lies on its host: as words of its mount (hicann/driver dcmi_is_in_docker_by_cmd).
+_ROOT_WORDS = ("docker", "containers", "containerd", "isulad", "kubelet")
 _CPUINFO_BYTES = 8192
 
 
@@ -86,7 +89,7 @@ def read_host(sysroot: Sysroot) -> Dict[str, Any]:
         "kernel": _line(sysroot, "/proc/sys/kernel/osrelease"),
         "virtualization": virtualization(sysroot),
         "container": in_container(sysroot),
-        "python": None if sysroot.replay else sys.executable,
+        "python": documents.text(sysroot.live("python", lambda: sys.executable)),
         "uptime_s": uptime(sysroot),
         "selinux": selinux(sysroot),
     }
@@ -94,13 +97,15 @@ def read_host(sysroot: Sysroot) -> Dict[str, Any]:
 
 def architecture(sysroot: Sysroot) -> Optional[str]:
     """What the kernel says ("aarch64"): its file (Linux 6.1 and later), else on a live host what uname says."""
-    return _line(sysroot, "/proc/sys/kernel/arch") or (None if sysroot.replay else os.uname().machine)
+    named = _line(sysroot, "/proc/sys/kernel/arch")
+    return named or documents.text(sysroot.live("machine", lambda: os.uname().machine))
 
 
 def page_size(sysroot: Sysroot) -> Optional[int]:
-    """Bytes of a memory page (64 KiB on some aarch64 hosts); in a replay by a recorded `getconf PAGESIZE`."""
-    if not sysroot.replay:
-        return os.sysconf("SC_PAGE_SIZE")
+    """Bytes of a memory page (64 KiB on some aarch64 hosts); a replay may also have a recorded `getconf PAGESIZE`."""
+    known = documents.integer(sysroot.live("page size", lambda: os.sysconf("SC_PAGE_SIZE")))
+    if known is not None or not sysroot.replay:
+        return known
     record = sysroot.run(["getconf", "PAGESIZE"], 5)
     return decimal(record.stdout.strip()) if record else None
 
@@ -115,7 +120,7 @@ def selinux(sysroot: Sysroot) -> Optional[str]:
     text = _line(sysroot, "/sys/fs/selinux/enforce")
     if text in ("0", "1"):
         return "enforcing" if text == "1" else "permissive"
-    return None if sysroot.replay or text else "disabled"
+    return None if text else documents.text(sysroot.live("selinux", lambda: "disabled"))
 
 
 def virtualization(sysroot: Sysroot) -> Optional[str]:
@@ -147,9 +152,17 @@ def in_container(sysroot: Sysroot) -> Optional[bool]:
     if any(sysroot.exists(path) for path in ("/.dockerenv", "/run/.containerenv", "/run/systemd/container")):
         return True
     groups = sysroot.read_text("/proc/1/cgroup", limit=4096)
+    if groups is not None and any(word in groups for word in _CONTAINER_WORDS):
+        return True
+    mounts = (line.split(" ") for line in (sysroot.read_text("/proc/1/mounts", limit=65536) or "").splitlines())
+    root = next((" ".join(words) for words in mounts if words[1:2] == ["/"]), "")
+    if any(word in root for word in _ROOT_WORDS):
+        return True
     if groups is None:
-        return None if sysroot.replay else False
-    return any(word in groups for word in _CONTAINER_WORDS)
+        return documents.boolean(sysroot.live("container", lambda: False))
+    # "/" alone is what a container with a cgroup namespace of its own shows (kubernetes, docker on cgroup v2), and a
+    # host whose first process is no systemd.
+    return None if groups.strip() == "0::/" else False
 
 
 def board_name(sysroot: Sysroot) -> Optional[str]:

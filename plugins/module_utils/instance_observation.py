@@ -12,7 +12,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from . import documents, endpoint, engine, instance_state, systemd
+from . import documents, endpoint, engine, instance_state, model_files, npu_holds, oci_bundles, systemd
 from .listeners import read_listeners
 from .sysroot import Sysroot
 
@@ -30,18 +30,20 @@ HOST_PORT_S = 5.0
 
 
 class Options(NamedTuple):
-    """How to observe: how far endpoints are asked, which ports matter (None: all), seconds for each call or request."""
+    """How to observe: how far endpoints are asked, the ports of interest beside those of the instances (None: all; of
+    others it is not said who listens), seconds for each call or request."""
 
     probe: str = PROBE_COMPLETION
     ports: Optional[List[int]] = None
     timeout: float = 20.0
+    models: Tuple[model_files.Request, ...] = ()
 
 
 def collect(sysroot: Sysroot, options: Optional[Options] = None) -> Dict[str, Any]:
-    """{engine, systemd, listeners, instances, foreign, images, helper} of a host.
+    """{engine, systemd, listeners, instances, foreign, images, models, helper} of a host.
 
-    What cannot be known is null. The lists foreign and images are empty, and say nothing, while engine.running is not
-    true. Secrets appear as digests only.
+    What cannot be known is null. While engine.running is not true, images is empty and says nothing, and foreign has
+    only what files tell. Secrets appear as digests only.
     """
     options = options or Options()
     reading = engine.read(sysroot, options.timeout)
@@ -63,12 +65,29 @@ def collect(sysroot: Sysroot, options: Optional[Options] = None) -> Dict[str, An
     return {
         "engine": reading.engine,
         "systemd": version,
-        "listeners": read_listeners(sysroot, options.ports, running, forwards),
+        "listeners": read_listeners(sysroot, None, running, forwards, _named_ports(options.ports, instances)),
         "instances": instances,
-        "foreign": [entry for entry in map(engine.foreign, reading.containers) if entry is not None],
+        "foreign": _foreign(sysroot, reading),
         "images": reading.images,
+        "models": model_files.read_models(sysroot, list(options.models)),
         "helper": instance_state.read_helper(sysroot),
     }
+
+
+def _named_ports(wanted: Optional[List[int]], instances: List[Dict[str, Any]]) -> Optional[List[int]]:
+    """The ports whose processes are looked for: those of interest and those of the instances; None: all."""
+    return None if wanted is None else wanted + [port for instance in instances for port in instance["ports"]]
+
+
+def _foreign(sysroot: Sysroot, reading: engine.Reading) -> List[Dict[str, Any]]:
+    """The containers of others that matter: those that Docker told, then those of which engines keep files."""
+    majors = npu_holds.npu_majors(sysroot.read_text(npu_holds.DEVICES_FILE))
+    host = npu_holds.Surroundings(majors, (reading.engine or {}).get("default_runtime"))
+    listed = [documents.text(container.get("Id")) for container in reading.containers]
+    entries = [engine.foreign(container, host) for container in reading.containers]
+    others = oci_bundles.read(sysroot, [id_ for id_ in listed if id_], majors)
+    entries += [npu_holds.foreign_entry(container, host) for container in others]
+    return [entry for entry in entries if entry is not None]
 
 
 def find_container(containers: List[Dict[str, Any]], instance: str) -> Optional[Dict[str, Any]]:
@@ -182,11 +201,24 @@ class _Observer:
         if not host_engine or not host_engine["running"]:
             why = (host_engine or {}).get("error") or "it was not read"
             return endpoint.Proof(endpoint.UNKNOWN, "the containers are not known: {0}".format(why))
-        starting = unit.active_state == "activating" and not (unit.sub_state or "").startswith("auto-restart")
         if container is None or engine.running_pid(container) is None:
-            return _without_container(unit, container, starting)
-        if self.sysroot.replay or self.options.probe == PROBE_NONE:
-            return endpoint.Proof(endpoint.UNKNOWN, "the endpoint was not asked")
+            return _without_container(unit, container, _starting(unit))
+        proof = None
+        if self.options.probe != PROBE_NONE:
+            found = self.sysroot.live("endpoint of " + unit.name, lambda: self.asked(unit, container, plan, api_key))
+            proof = _as_proof(found)
+        return proof or endpoint.Proof(endpoint.UNKNOWN, "the endpoint was not asked")
+
+    def asked(
+        self, unit: systemd.Unit, container: Dict[str, Any], plan: Optional[Dict[str, Any]], api_key: Optional[str]
+    ) -> Dict[str, Any]:
+        """The proof of the endpoint of a container that runs, as plain JSON."""
+        return dict(self.ask(unit, container, plan, api_key)._asdict(), completion=None)
+
+    def ask(
+        self, unit: systemd.Unit, container: Dict[str, Any], plan: Optional[Dict[str, Any]], api_key: Optional[str]
+    ) -> endpoint.Proof:
+        """Ask the endpoint of a container that runs."""
         if engine.status(container) == "paused":
             return endpoint.Proof(endpoint.UNHEALTHY, "the container is paused")
         address = endpoint.container_address(container, documents.text(_endpoint(plan).get("address")))
@@ -198,7 +230,7 @@ class _Observer:
             model=_served_name(plan),
             api_key=api_key,
             with_completion=self.options.probe == PROBE_COMPLETION,
-            starting=starting,
+            starting=_starting(unit),
             accept_busy=True,
             timeout=self.options.timeout,
             completion_timeout=self.options.timeout * COMPLETION_FACTOR,
@@ -219,6 +251,19 @@ class _Observer:
         why = reply.error if reply.failure is not None else "HTTP {0}".format(reply.status)
         detail = "the container serves, but the host's port {0} does not answer: {1}".format(port, why)
         return proof._replace(health=endpoint.UNHEALTHY, detail=detail)
+
+
+def _starting(unit: systemd.Unit) -> bool:
+    return unit.active_state == "activating" and not (unit.sub_state or "").startswith("auto-restart")
+
+
+def _as_proof(found: Any) -> Optional[endpoint.Proof]:
+    """The proof that was recorded, None when there is none."""
+    proof = documents.mapping(found)
+    health, detail = documents.text(proof.get("health")), documents.text(proof.get("detail"))
+    models = proof.get("served_models")
+    served = documents.words(models) if isinstance(models, list) else None
+    return endpoint.Proof(health, detail or "", served) if health else None
 
 
 def _without_container(unit: systemd.Unit, container: Optional[Dict[str, Any]], starting: bool) -> endpoint.Proof:

@@ -113,18 +113,13 @@ def read_bytes(sysroot: Sysroot, path: str) -> Optional[bytes]:
     status = sysroot.stat(path)
     if status is None or not stat.S_ISREG(status.st_mode) or status.st_size > READ_LIMIT:
         return None
-    try:
-        with open(sysroot.path(path), "rb") as handle:
-            data = handle.read(READ_LIMIT + 1)
-    except OSError:
-        return None
-    return data if len(data) <= READ_LIMIT else None
+    data = sysroot.read_bytes(path, READ_LIMIT + 1)
+    return data if data is not None and len(data) <= READ_LIMIT else None
 
 
 def file_digest(sysroot: Sysroot, path: str) -> Optional[str]:
-    """The sha256 of a file's bytes, in hex; None when it cannot be read."""
-    data = read_bytes(sysroot, path)
-    return None if data is None else bytes_digest(data)
+    """The sha256 of a file's bytes, in hex; None when it cannot be read or has more than 4 MiB."""
+    return sysroot.sha256(path, READ_LIMIT)
 
 
 # -- the environment file ------------------------------------------------------------------------------------------
@@ -186,12 +181,13 @@ def read_previous(sysroot: Sysroot, instance: str) -> Optional[Dict[str, Any]]:
 
 
 def journal_state(sysroot: Sysroot, instance: str) -> str:
-    """none, open (a transaction was cut off) or running (one holds the lock now; never in a replay).
+    """none, open (a transaction was cut off) or running (one holds the lock now; in a replay: held it then).
 
     A journal that cannot be read as JSON is open: it was cut off while it was written. The test takes the lock, shared
     and only for an instant, so whoever wants it exclusively must try more than once.
     """
-    if not sysroot.replay and _locked(sysroot.path(state_path(instance, LOCK))):
+    lock = state_path(instance, LOCK)
+    if sysroot.live("locked " + lock, lambda: _locked(sysroot.path(lock))) is True:
         return JOURNAL_RUNNING
     path = state_path(instance, JOURNAL)
     if not sysroot.exists(path):
@@ -236,12 +232,13 @@ def instance_names(sysroot: Sysroot) -> List[str]:
 
 def read_helper(sysroot: Sysroot) -> Optional[Dict[str, Any]]:
     """{path, version, digest} of the installed host helper, None when absent; version: null when its file says none."""
-    data = read_bytes(sysroot, HELPER_PATH)
-    if data is None:
+    digest = file_digest(sysroot, HELPER_PATH)
+    if digest is None:
         return None
-    version = re.search(re.escape(HELPER_MARK.encode()) + rb"([0-9A-Za-z.+-]+)", data[:HELPER_HEAD])
+    head = sysroot.read_bytes(HELPER_PATH, HELPER_HEAD) or b""
+    version = re.search(re.escape(HELPER_MARK.encode()) + rb"([0-9A-Za-z.+-]+)", head)
     return {
         "path": HELPER_PATH,
         "version": version.group(1).decode("ascii") if version else None,
-        "digest": bytes_digest(data),
+        "digest": digest,
     }

@@ -13,7 +13,7 @@ import struct
 import time
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
-from .documents import LAST_PORT, decimal
+from .documents import LAST_PORT, decimal, integer, mapping, text
 from .sysroot import Sysroot
 
 TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
@@ -64,28 +64,36 @@ def _address(host: str) -> str:
 def find_pids(inodes: Iterable[int], proc: str = "/proc", seconds: float = SCAN_S) -> Dict[int, int]:
     """{inode: pid} of the processes that hold those sockets (of several, the lowest pid).
 
-    It stops when all are found or after that many seconds; what it may not read, it skips.
+    It stops when all are found or after that many seconds; what it may not read, it skips. Processes of another
+    network namespace, as those of most containers, hold none of these sockets and cost one look each.
     """
     wanted = {"socket:[{0}]".format(inode): inode for inode in inodes}
     found: Dict[int, int] = {}
     deadline = time.monotonic() + seconds
+    network = _link(proc + "/self/ns/net") if wanted else None
     for pid in _pids(proc):
         if not wanted or time.monotonic() > deadline:
             break
+        other = _link("{0}/{1}/ns/net".format(proc, pid)) if network else None
+        if other not in (None, network):
+            continue
         folder = "{0}/{1}/fd".format(proc, pid)
         try:
             descriptors = os.listdir(folder)
         except OSError:
             continue
         for descriptor in descriptors:
-            try:
-                target = os.readlink("{0}/{1}".format(folder, descriptor))
-            except OSError:
-                continue
-            inode = wanted.pop(target, None)
+            inode = wanted.pop(_link("{0}/{1}".format(folder, descriptor)) or "", None)
             if inode is not None:
                 found[inode] = pid
     return found
+
+
+def _link(path: str) -> Optional[str]:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return None
 
 
 def _pids(proc: str) -> List[int]:
@@ -135,25 +143,30 @@ def read_listeners(
     ports: Optional[Iterable[int]] = None,
     containers: Optional[Dict[int, str]] = None,
     published: Iterable[Tuple[int, str, str]] = (),
+    named: Optional[Iterable[int]] = None,
 ) -> List[Dict[str, Any]]:
     """[{port, address, pid, process, container}], by port, of the sockets that listen on ports (None: on any).
 
+    named: the ports whose processes are looked for (None: all), since that search is what costs.
     containers: {State.Pid: id} of the running ones. published: (host port, address, container id) that the engine
     forwards: they give docker-proxy's sockets their container, and stand for themselves where an engine without
-    docker-proxy forwards by firewall rules alone (pid and process are null then). In a replay pid and process are null.
+    docker-proxy forwards by firewall rules alone (pid and process are null then). In a replay pid and process are null
+    unless they were recorded.
     """
     wanted = None if ports is None else set(ports)
     sockets: List[Socket] = []
     for table in TABLES:
         sockets += parse_tcp_table(sysroot.read_text(table) or "")
     sockets = [one for one in sockets if wanted is None or one.port in wanted]
-    pids = {} if sysroot.replay else find_pids(one.inode for one in sockets if one.inode)
+    names = None if named is None else set(named)
+    inodes = [one.inode for one in sockets if one.inode and (names is None or one.port in names)]
+    holders = mapping(sysroot.live("holders of sockets", lambda: _holders(inodes, containers or {})))
     forwards = [one for one in published if wanted is None or one[0] in wanted]
     found: List[Dict[str, Any]] = []
     for one in sockets:
-        pid = pids.get(one.inode)
-        name = process_name(pid) if pid else None
-        container = owning_container(pid, containers or {}) if pid else None
+        holder = mapping(holders.get(str(one.inode)))
+        pid, name = integer(holder.get("pid")), text(holder.get("process"))
+        container = text(holder.get("container"))
         if container is None and name in (None, "docker-proxy"):
             container = _forwarded(one, forwards)
         entry = {"port": one.port, "address": one.address, "pid": pid, "process": name, "container": container}
@@ -164,6 +177,14 @@ def read_listeners(
         if (port, address) not in listened:
             found.append({"port": port, "address": address, "pid": None, "process": None, "container": container})
     return sorted(found, key=lambda entry: (entry["port"], entry["address"], entry["pid"] or 0))
+
+
+def _holders(inodes: List[int], containers: Dict[int, str]) -> Dict[str, Dict[str, Any]]:
+    """{inode: {pid, process, container}} of the sockets whose process was found."""
+    return {
+        str(inode): {"pid": pid, "process": process_name(pid), "container": owning_container(pid, containers)}
+        for inode, pid in find_pids(inodes).items()
+    }
 
 
 def _forwarded(one: Socket, forwards: List[Tuple[int, str, str]]) -> Optional[str]:

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-from .pci import VFIO_DRIVER, PciFunction
+from .pci import PciFunction
 
 FAMILIES = {"910B": "atlas_a2", "910_93": "atlas_a3", "950": "atlas_950dt"}
 DUO, RC_MODULE, UB = "atlas_300i_duo", "atlas_200i_pro", "atlas_950dt"
@@ -29,8 +29,10 @@ class Evidence(NamedTuple):
     """What was found on a host.
 
     nodes are names below /dev of what is really a device node. rc_files are those of RC_FILES that exist. ub_bus: the
-    UB bus and its driver are there. package_*: what the driver package was made for. smi_*: what npu-smi said;
-    smi_answers is False when it could not be asked, so that its silence means nothing.
+    UB bus and its driver are there. driver_generations: for each chip of the driver's own list the generations that
+    its type may be. package_*: what the driver package was made for. smi_*: what npu-smi said; smi_answers is False
+    when it could not be asked, so that its silence means nothing. smi_loads: it shows chips, or hangs in the driver.
+    resetting: PCI addresses that show the id of a 310P whose bus is being reset.
     """
 
     pci: Sequence[PciFunction] = ()
@@ -39,12 +41,17 @@ class Evidence(NamedTuple):
     rc_files: Sequence[str] = ()
     ub_bus: bool = False
     board_name: Optional[str] = None
+    container: Optional[bool] = None
+    resetting: Sequence[str] = ()
+    driver_generations: Sequence[Tuple[str, ...]] = ()
     package_generations: Tuple[str, ...] = ()
     package_ub: bool = False
     package_status: str = "missing"
+    package_incomplete: Optional[str] = None
     install_path: Optional[str] = None
     install_status: Optional[str] = None
     smi_answers: bool = False
+    smi_loads: bool = False
     smi_generations: Tuple[str, ...] = ()
     smi_product: Optional[str] = None
     uptime_s: Optional[int] = None
@@ -62,7 +69,7 @@ def problem(code: str, message: str, remedy: str) -> Dict[str, str]:
 
 def host_functions(pci: Sequence[PciFunction]) -> List[PciFunction]:
     """The functions that this host may use: those that are not handed to a virtual machine (all, if all are)."""
-    own = [f for f in pci if f.driver != VFIO_DRIVER]
+    own = [f for f in pci if not f.passed_through]
     return own or list(pci)
 
 
@@ -75,6 +82,16 @@ def generation_of(function: PciFunction, smi_generations: Sequence[str]) -> Opti
         return known.generations[0]
     named = [g for g in known.generations if g in smi_generations]
     return named[0] if len(named) == 1 else None
+
+
+def on_ub_bus(evidence: Evidence) -> bool:
+    """True when something else than npu-smi shows NPUs on the UB bus: only the Ascend 950 is on it."""
+    return evidence.ub_bus or evidence.package_ub or evidence.package_generations == ("950",)
+
+
+def driver_says(evidence: Evidence) -> Set[str]:
+    """The generations that the driver's own list of chips allows; empty when it was not read."""
+    return {generation for generations in evidence.driver_generations for generation in generations}
 
 
 def is_duo(function: PciFunction) -> bool:
@@ -133,7 +150,9 @@ def list_evidence(evidence: Evidence) -> List[Dict[str, Any]]:
         implies = DUO if is_duo(first) else FAMILIES.get(generation or "")
         if first.known and first.known.certain and generation not in FAMILIES and generation != "310P":
             implies = UNSUPPORTED
-        add("pci", "{0} x {1}, driver {2}".format(len(functions), per_function(functions), driver or "none"), implies)
+        vfs = sum(function.virtual_functions for function in functions)
+        words = "{0} x {1}, driver {2}".format(len(functions), per_function(functions), driver or "none")
+        add("pci", words + (", {0} virtual functions".format(vfs) if vfs else ""), implies)
     nodes = len(evidence.davinci)
     if nodes or evidence.pci:
         chips = sum(f.chips for f in host_functions(evidence.pci))
@@ -143,6 +162,11 @@ def list_evidence(evidence: Evidence) -> List[Dict[str, Any]]:
     signs = [("/dev/" + name) for name in RC_NODES if name in evidence.nodes] + list(evidence.rc_files)
     add("system on chip", ", ".join(signs), RC_MODULE if has_rc_signs(evidence) and not evidence.pci else None)
     add("310B nodes", ", ".join("/dev/" + name for name in NODES_310B if name in evidence.nodes), UNSUPPORTED)
+    types = [" or ".join(generations) for generations in evidence.driver_generations]
+    counted = ["{0} x {1}".format(types.count(one), one) for one in sorted(set(types))]
+    sure = {FAMILIES.get(one) for one in types}
+    add("driver's chips", ", ".join(counted), next(iter(sure)) if len(sure) == 1 else None)
+    add("PCI reset", ", ".join(evidence.resetting))
     made_for = evidence.package_generations
     add("driver package", ", ".join(made_for), FAMILIES.get(made_for[0]) if len(made_for) == 1 else None)
     named = evidence.smi_generations

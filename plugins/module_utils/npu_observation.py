@@ -19,13 +19,15 @@ from .detection import decide, needs_product
 from .driver import DAVINCI_CONF, DEFAULT_INSTALL_PATH, INSTALL_INFO, Driver, npu_smi_candidates, read_driver
 from .host_os import board_name, read_host
 from .npu_evidence import DAVINCI, RC_FILES, Evidence
-from .npu_problems import npu_smi_problems
+from .npu_problems import host_warnings, npu_smi_problems
 from .npu_smi_query import NpuSmi, SmiAnswer
-from .pci import read_pci
+from .npu_usage import CHIP_TYPES, namespace_usage, process_usage, read_devices
+from .pci import scan_pci
 from .sysroot import Sysroot
 
 HCCL_ROOTINFO = "/etc/hccl_rootinfo.json"
-NAMESPACE_NODES = "/proc/uda/namespace_node"
+HCCN_CONF = "/etc/hccn.conf"
+_NPU_ADDRESS = re.compile(r"^[ \t]*(?:IPv6)?address_[0-9]+[ \t]*=[ \t]*[^\s#]", re.MULTILINE)
 # Nodes beside davinciN that a profile may ask for or that tell products apart (mind-cluster devnode.go, constants.go;
 # vLLM Ascend quick start v0.23.0). ummu and uburma are folders of nodes on hosts with a UB bus.
 MANAGER_NODES = (
@@ -34,10 +36,8 @@ MANAGER_NODES = (
     "vo", "hdmi", "event_sched", "hi_dvpp", "memory_bandwidth", "spi_smbus", "xsmem_dev",
 )  # fmt: skip
 NODE_FOLDERS = ("ummu", "uburma")
-_NAMESPACE = re.compile(r"^ns_id ([0-9]{1,18}) identify \S+ root_tgid ([0-9]{1,18}) dev_num [0-9]+\b")
-# Mount namespaces below this number are containers that hold chips for themselves (hicann/driver UDA_NS_NUM).
-_FIRST_ADMIN_NAMESPACE = 128
-_CONTAINER_ID = re.compile(r"\b([0-9a-f]{64})\b")
+# Most questions for the chip of one node; each may cost the whole time limit, though a hang ends them all.
+_REMAP_LIMIT = 16
 
 
 class Options(NamedTuple):
@@ -51,25 +51,31 @@ class Options(NamedTuple):
 def collect(sysroot: Sysroot, options: Options) -> Dict[str, Any]:
     """The facts `ascend_npu` of a host; what cannot be known is null."""
     driver = read_driver(sysroot)
-    pci = read_pci(sysroot)
+    pci = scan_pci(sysroot)
     nodes = device_nodes(sysroot)
+    devices = read_devices(sysroot)
     host = read_host(sysroot)
     smi = NpuSmi(sysroot, driver, options.npu_smi_timeout)
     answer = smi.info(skip=options.npu_smi == "skip")
     evidence = Evidence(
-        pci=pci,
+        pci=pci.functions,
         nodes=[path[len("/dev/") :] for path, node in nodes.items() if node["type"] == "char"],
         architecture=host["architecture"],
         rc_files=[path for path in RC_FILES if sysroot.exists(path)],
         ub_bus=sysroot.exists("/sys/bus/ub")
         and (sysroot.exists("/proc/asdrv_ub") or sysroot.exists("/proc/ascend_ub")),
         board_name=board_name(sysroot),
+        container=host["container"],
+        resetting=pci.resetting,
+        driver_generations=[CHIP_TYPES[one.chip_type] for one in devices if one.chip_type in CHIP_TYPES],
         package_generations=driver.generations,
         package_ub=driver.ub,
         package_status=driver.status,
+        package_incomplete=driver.incomplete,
         install_path=driver.install_path,
         install_status=driver.install_status,
         smi_answers=answer.status == "ok",
+        smi_loads=answer.loads,
         smi_generations=answer.generations,
         uptime_s=host["uptime_s"],
     )
@@ -77,6 +83,7 @@ def collect(sysroot: Sysroot, options: Options) -> Dict[str, Any]:
     if answer.status == "ok" and chips and needs_product(evidence):
         evidence = evidence._replace(smi_product=smi.product(chips[0]["npu_id"]), smi_answers=not smi.hung)
     assign_devices(chips, evidence, _physical_ids(smi, answer, chips), bool(answer.table and answer.table.complete))
+    _find_nodes(smi, chips, evidence)
     if smi.hung:
         answer = answer._replace(status="hung")
     decision = decide(evidence)
@@ -85,12 +92,13 @@ def collect(sysroot: Sysroot, options: Options) -> Dict[str, Any]:
         "product": decision.product,
         "evidence": decision.evidence,
         "problems": decision.problems + npu_smi_problems(answer, decision.family, host["uptime_s"]),
+        "warnings": host_warnings(evidence, decision.family, chips, answer, driver.version),
         "chips": chips,
         "device_nodes": nodes,
-        "pci": [function.facts() for function in pci],
+        "pci": [function.facts() for function in pci.functions],
         "driver": _driver_facts(driver, answer),
         "npu_smi": answer.facts(),
-        "usage": _process_usage(chips) + namespace_usage(sysroot),
+        "usage": process_usage(sysroot, chips) + namespace_usage(sysroot, devices),
         "host": host,
         "paths": stat_paths(sysroot, options.paths, driver),
     }
@@ -98,6 +106,7 @@ def collect(sysroot: Sysroot, options: Options) -> Dict[str, Any]:
 
 def _driver_facts(driver: Driver, answer: SmiAnswer) -> Dict[str, Any]:
     facts: Dict[str, Any] = driver.facts()
+    facts["loaded_version"] = answer.loaded_version
     if facts["version"] is None and answer.table is not None:
         facts["version"] = answer.table.driver_version
     return facts
@@ -118,21 +127,57 @@ def assign_devices(
 ) -> None:
     """Fill phy_id and device of the chips where something proves them; the N of /dev/davinciN is the physical id.
 
-    Proofs: npu-smi's physical id; the driver's dev_id of the chip's own PCI function; one chip and one node in all. An
-    NPU id or a place in a list is none (vllm-ascend issue 2712: NPU ids 0, 32, 96, 32768 at nodes 0, 2, 4, 6).
+    Proofs: npu-smi's physical id; the driver's table of the chips behind the chip's own PCI function (in the order of
+    the chip ids, as dcmi numbers them); the driver's dev_id of the function, where there is no such table; one chip
+    and one node in all. An NPU id or a place in a list is none (vllm-ascend issue 2712: NPU ids 0, 32, 96, 32768 at
+    nodes 0, 2, 4, 6).
     """
-    by_bus = {f.address: f.dev_id for f in evidence.pci if f.chips == 1 and f.dev_id is not None}
+    by_bus = _ids_by_bus(chips, evidence)
     nodes = evidence.davinci
     for chip in chips:
         if chip["phy_id"] is None:
-            chip["phy_id"] = mapped.get((chip["npu_id"], chip["chip_id"]), by_bus.get(chip["bus_id"] or ""))
+            key = (chip["npu_id"], chip["chip_id"])
+            chip["phy_id"] = mapped.get(key, by_bus.get(key))
         if chip["phy_id"] is None and complete and len(chips) == len(nodes) == 1:
             chip["phy_id"] = int(nodes[0][len("davinci") :])
+    _name_devices(chips, nodes)
+
+
+def _name_devices(chips: Sequence[Dict[str, Any]], nodes: Sequence[str]) -> None:
     ids = [chip["phy_id"] for chip in chips]
     for chip in chips:
         name = "davinci{0}".format(chip["phy_id"])
         if name in nodes and ids.count(chip["phy_id"]) == 1:
             chip["device"] = "/dev/" + name
+
+
+def _ids_by_bus(chips: Sequence[Dict[str, Any]], evidence: Evidence) -> Dict[Tuple[int, int], int]:
+    """Physical ids of the chips that npu-smi shows at the address of a PCI function."""
+    found: Dict[Tuple[int, int], int] = {}
+    for function in evidence.pci:
+        keys = sorted((one["npu_id"], one["chip_id"]) for one in chips if one["bus_id"] == function.address)
+        ids = list(function.node_ids)
+        if not ids and function.chips == 1 and function.dev_id is not None:
+            ids = [function.dev_id]
+        if len(keys) == len(ids):
+            found.update({key: ids[i] for i, key in enumerate(keys)})
+    return found
+
+
+def _find_nodes(smi: NpuSmi, chips: List[Dict[str, Any]], evidence: Evidence) -> None:
+    """Ask npu-smi for the chip behind each node, while a chip that is ill or in use has no proven node."""
+    given = {chip["device"] for chip in chips}
+    for name in [name for name in evidence.davinci if "/dev/" + name not in given][:_REMAP_LIMIT]:
+        if not any(c["phy_id"] is None and (c["processes"] or c["health"] not in ("OK", None)) for c in chips):
+            break
+        number = int(name[len("davinci") :])
+        answer = smi.remapped(number)
+        if answer is None:
+            break
+        for chip in chips:
+            if chip["phy_id"] is None and (chip["npu_id"], chip["chip_id"]) == answer:
+                chip["phy_id"] = number
+    _name_devices(chips, evidence.davinci)
 
 
 def device_nodes(sysroot: Sysroot) -> Dict[str, Dict[str, Any]]:
@@ -163,50 +208,7 @@ def device_nodes(sysroot: Sysroot) -> Dict[str, Dict[str, Any]]:
 
 def _node_kind(sysroot: Sysroot, path: str) -> str:
     kind = sysroot.kind(path)
-    return "char" if sysroot.replay and kind == "file" and path.startswith("/dev/") else kind
-
-
-# -- who uses which card -----------------------------------------------------------------------------------------------
-
-
-def _process_usage(chips: Iterable[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """The processes of npu-smi's table, by chip; device is null where the chip's node is not proven."""
-    return [
-        {
-            "device": chip["device"],
-            "owner": {"kind": "process", "name": process["name"], "id": process["pid"]},
-            "source": "npu-smi info: NPU {0} chip {1}".format(chip["npu_id"], chip["chip_id"]),
-        }
-        for chip in chips
-        for process in chip["processes"] or []
-    ]
-
-
-def namespace_usage(sysroot: Sysroot) -> List[Dict[str, Any]]:
-    """The driver's own table of chips that a container holds, even an idle one (hicann/driver uda_proc_fs.c).
-
-    Readable by root only; empty where it is missing. Privileged containers are not in it.
-    """
-    usage = []
-    owner: Optional[Dict[str, Any]] = None
-    for line in (sysroot.read_text(NAMESPACE_NODES) or "").splitlines():
-        match = _NAMESPACE.match(line)
-        words = line.split()
-        if match:
-            held = int(match.group(1)) < _FIRST_ADMIN_NAMESPACE
-            owner = _namespace_owner(sysroot, int(match.group(2))) if held else None
-        elif owner is not None and len(words) == 2 and DAVINCI.match("davinci" + words[1]) and words[0].isdigit():
-            usage.append({"device": "/dev/davinci" + words[1], "owner": dict(owner), "source": NAMESPACE_NODES})
-    return usage
-
-
-def _namespace_owner(sysroot: Sysroot, pid: int) -> Dict[str, Any]:
-    """The container of a process by its control group, else the process."""
-    match = _CONTAINER_ID.search(sysroot.read_text("/proc/{0}/cgroup".format(pid)) or "")
-    if match:
-        return {"kind": "container", "name": None, "id": match.group(1)}
-    name = (sysroot.read_text("/proc/{0}/comm".format(pid)) or "").strip()
-    return {"kind": "process", "name": name or None, "id": pid}
+    return "char" if not sysroot.complete and kind == "file" and path.startswith("/dev/") else kind
 
 
 # -- paths -------------------------------------------------------------------------------------------------------------
@@ -236,6 +238,10 @@ def _stat_path(sysroot: Sysroot, path: str) -> Dict[str, Any]:
         record["link"] = link
     if path == HCCL_ROOTINFO:
         record["version"] = _rootinfo_version(sysroot.read_text(path))
+    if path == HCCN_CONF and kind == "file":
+        # How many NPUs have an address of their own (lines address_0=… that hccn_tool writes); null: not readable.
+        text = sysroot.read_text(path)
+        record["addresses"] = None if text is None else len(_NPU_ADDRESS.findall(text))
     return record
 
 

@@ -26,10 +26,13 @@ _VERSIONS = re.compile(r"npu-smi\s+(\S+)\s+Version:\s*(\S+)")
 # Ids have at most nine digits: a row with a longer one is not understood.
 _CARD = re.compile(r"^([0-9]{1,9})\s+(\S*[^\d\s]\S*)$")
 _CHIP = re.compile(r"^([0-9]{1,9})(?:\s+([0-9]{1,9}))?$")
-_TOO_LONG = re.compile(r"^[0-9]{10}|^[0-9]{1,9}\s+[0-9]{10}")
+_NAME = re.compile(r"(?=.*[A-Za-z])[A-Za-z0-9][A-Za-z0-9_.+-]*$")
+_ID = re.compile(r"^[0-9]{1,9}$")
 _IDLE = re.compile(r"No running processes found in NPU ([0-9]{1,9})(?![0-9])")
 _BUS_ID = re.compile(r"^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
 _PAIR = re.compile(r"\s*/\s*")
+# Columns whose values are pairs (used/total); a word of the other shape says that the row and its header don't fit.
+_PAIR_COLUMN = "-Usage("
 _GAP = re.compile(r"\t+|\s{2,}")
 
 
@@ -38,7 +41,8 @@ class InfoTable(NamedTuple):
 
     layout is "phy_id" (A3: the table has physical ids), "device" (310, 310P and 310B: logical ids), "hbm" (910A and
     910B: no ids), "npu" (950: one chip an NPU) or null (a header that is not known). complete is False when the table
-    was cut. processes_shown says whether there was a process table at all: without one nobody knows who uses a chip.
+    was cut or holds a row that is not understood: then there may be more chips. processes_shown says whether there was
+    a process table at all: without one nobody knows who uses a chip.
     """
 
     tool_version: Optional[str]
@@ -54,10 +58,37 @@ def parse_info(text: str) -> InfoTable:
     return _InfoParser().parse(text)
 
 
+# Whether a chip row has a second id, by the layout; where the header is not known, it may.
+_SECOND_ID: Dict[Optional[str], Tuple[bool, ...]] = {"phy_id": (True,), "device": (True,), "hbm": (False,)}
+
+
+class _CardHeader(NamedTuple):
+    """Of the first header row: how many cells, and at which the NPU (with its name where name is null), and so on."""
+
+    width: Optional[int]
+    npu: int
+    name: Optional[int]
+    health: int
+    values: Optional[int]
+    titles: List[str]
+
+
+class _ChipHeader(NamedTuple):
+    """Of the second: chip is null for the layout that has no chip ids. width is null until the header was seen."""
+
+    width: Optional[int]
+    chip: Optional[int]
+    bus: int
+    values: Optional[int]
+    titles: List[str]
+
+
 class _InfoParser:
     def __init__(self) -> None:
         self.layout: Optional[str] = None
-        self.columns: Tuple[List[str], List[str]] = ([], [])
+        self.card_header = _CardHeader(None, 0, None, 1, 2, [])
+        self.chip_header = _ChipHeader(None, 0, 1, 2, [])
+        self.process_columns: List[str] = []
         self.chips: Dict[Tuple[int, int], Dict[str, Any]] = {}
         self.pending: Optional[Dict[str, Any]] = None
         self.in_processes = False
@@ -109,67 +140,112 @@ class _InfoParser:
     def _row(self, cells: List[str]) -> None:
         if any(cell.startswith("Process id") for cell in cells):
             self.in_processes = True
+            self.process_columns = cells
         elif self.in_processes:
             self._process_row(cells)
         elif not self._header(cells):
             self._device_row(cells)
 
     def _header(self, cells: List[str]) -> bool:
-        first = cells[0].split()
-        if first[:1] == ["NPU"] and "Health" in cells:
-            self.columns = (_column_names(cells[-1]), self.columns[1])
+        """Take a header row: where each thing is, by its title."""
+        npu = next((i for i, cell in enumerate(cells) if cell.split()[:1] == ["NPU"] and "(" not in cell), None)
+        if npu is not None and "Health" in cells:
+            name = cells.index("Name") if "Name" in cells else None
+            values = _place(cells, ("Power(W)", "Temp(C)"))
+            self.card_header = _CardHeader(len(cells), npu, name, cells.index("Health"), values, _titles(cells, values))
             return True
         if "Bus-Id" in cells:
-            self.columns = (self.columns[0], _column_names(cells[-1]))
+            chip = next((i for i, cell in enumerate(cells) if cell.split()[:1] == ["Chip"]), None)
+            values = _place(cells, ("AICore(%)", "NPU Util(%)", _PAIR_COLUMN))
+            self.chip_header = _ChipHeader(len(cells), chip, cells.index("Bus-Id"), values, _titles(cells, values))
             names = {("Chip", "Phy-ID"): "phy_id", ("Chip", "Device"): "device", ("Chip",): "hbm", (): "npu"}
-            self.layout = names.get(tuple(first))
+            self.layout = names.get(tuple(cells[chip].split()) if chip is not None else ())
             return True
         return False
 
     def _device_row(self, cells: List[str]) -> None:
-        card = _card(cells)
+        if not any(cells):
+            return
+        card = self._card(cells)
         if card is not None:
             self._drop_pending()
             self.after_chip = self.expects_die = False
-            npu_id, name = card
-            values = _values(self.columns[0], cells[-1])
-            self.pending = dict.fromkeys(CHIP_FIELDS)
-            self.pending.update(
-                npu_id=npu_id,
-                name=name,
-                health=cells[-2] if cells[-2] in HEALTH else None,
-                power_w=_number(values.get("Power(W)")),
-                temperature_c=decimal(values.get("Temp(C)")),
-            )
-            return
-        if _TOO_LONG.match(cells[0]):
-            self.complete = False
-        ids = _CHIP.match(cells[0])
-        unnamed = self.layout == "npu" and len(cells) == 4 and cells[0] == cells[1] == ""
-        if self.pending is None or not (unnamed or (ids and len(cells) == 3)):
+            self.pending = card
             return
         chip, self.pending = self.pending, None
+        if chip is None or not self._complete_chip(chip, cells):
+            # A row that is not understood: it may have been a chip.
+            self.complete = False
+            return
         self.after_chip = True
+        self.chips.setdefault((chip["npu_id"], chip["chip_id"]), chip)
+
+    def _card(self, cells: List[str]) -> Optional[Dict[str, Any]]:
+        """The chip that a card row begins, None for another row: it has a health where a chip row has its bus id.
+
+        Its name, where it has one, is no number, which tells it from a chip row.
+        """
+        head = self.card_header
+        if len(cells) != (head.width or 3):
+            return None
+        health = cells[head.health] if cells[head.health] in HEALTH else None
+        match = _CARD.match(cells[head.npu])
+        bare = _ID.match(cells[head.npu]) and (head.name is not None or health is not None)
+        if not bare and (match is None or head.name is not None or (head.width is None and health is None)):
+            return None
+        if match is None and head.name is not None and (cells[head.name].isdigit() or health is None):
+            return None
+        values = _values(head.titles, cells[head.values] if head.values is not None else "")
+        if match is None and head.name is None and not values:
+            # A row without a name must be a card's in all else.
+            return None
+        chip: Dict[str, Any] = dict.fromkeys(CHIP_FIELDS)
+        chip.update(
+            npu_id=int(match.group(1) if match else cells[head.npu]),
+            name=_name(match.group(2) if match else cells[head.name] if head.name is not None else ""),
+            health=health,
+            power_w=_watts(values.get("Power(W)")),
+            temperature_c=decimal(values.get("Temp(C)")),
+        )
+        return chip
+
+    def _complete_chip(self, chip: Dict[str, Any], cells: List[str]) -> bool:
+        """Add what the chip row says; False for a row that is none."""
+        head = self.chip_header
+        if len(cells) != (head.width or 3) or cells[head.bus] in HEALTH:
+            return False
+        ids = _CHIP.match(cells[head.chip]) if head.chip is not None else None
+        unnamed = self.layout == "npu" and cells[self.card_header.npu] == cells[self.card_header.name or 0] == ""
+        if not unnamed and (not ids or bool(ids.group(2)) not in _SECOND_ID.get(self.layout, (True, False))):
+            return False
         chip["chip_id"] = int(ids.group(1)) if ids else 0
         if ids and ids.group(2) and self.layout == "phy_id":
             chip["phy_id"] = int(ids.group(2))
-        bus_id = cells[-2].lower()
+        bus_id = cells[head.bus].lower()
         chip["bus_id"] = bus_id if _BUS_ID.match(bus_id) else None
-        values = _values(self.columns[1], cells[-1])
+        values = _values(head.titles, cells[head.values] if head.values is not None else "")
         chip["aicore_percent"] = decimal(values.get("AICore(%)"))
         chip["memory_used_mb"], chip["memory_total_mb"] = _memory(values)
-        self.chips.setdefault((chip["npu_id"], chip["chip_id"]), chip)
+        return True
 
     def _process_row(self, cells: List[str]) -> None:
         idle = _IDLE.search(cells[0])
         if idle:
             self.idle.append(int(idle.group(1)))
             return
-        ids = _CHIP.match(cells[0])
-        pid = decimal(cells[1]) if len(cells) > 3 else None
-        if not ids or pid is None:
+        if len(cells) != len(self.process_columns):
             return
-        process = {"pid": pid, "name": cells[2] or None, "memory_mb": decimal(cells[3])}
+        named = {title: cells[i] for i, title in enumerate(self.process_columns)}
+        whose = [cells[i] for i, title in enumerate(self.process_columns) if title.split()[:1] == ["NPU"]]
+        ids = _CHIP.match(whose[0]) if whose else None
+        pid = decimal(named.get("Process id"))
+        if not ids or not pid:
+            return
+        process = {
+            "pid": pid,
+            "name": None if (named.get("Process name") or "0").isdigit() else named["Process name"],
+            "memory_mb": decimal(named.get("Process memory(MB)")),
+        }
         self.processes.append((int(ids.group(1)), int(ids.group(2)) if ids.group(2) else None, process))
 
     def _give_processes(self) -> None:
@@ -182,25 +258,25 @@ class _InfoParser:
                 ]
 
 
-def _card(cells: List[str]) -> Optional[Tuple[int, str]]:
-    """NPU id and chip name of a card row; a name has a character that is no digit, which a process row has not."""
-    if len(cells) == 3:
-        match = _CARD.match(cells[0])
-        return (int(match.group(1)), match.group(2)) if match else None
-    if len(cells) == 4 and _CHIP.match(cells[0]) and cells[1] and not cells[1].isdigit():
-        npu_id = decimal(cells[0])
-        return (npu_id, cells[1]) if npu_id is not None else None
-    return None
+def _place(cells: List[str], titles: Tuple[str, ...]) -> Optional[int]:
+    return next((i for i, cell in enumerate(cells) if any(title in cell for title in titles)), None)
 
 
-def _column_names(cell: str) -> List[str]:
-    return cell.replace("NPU Util(%)", "AICore(%)").split()
+def _titles(cells: List[str], place: Optional[int]) -> List[str]:
+    return cells[place].replace("NPU Util(%)", "AICore(%)").split() if place is not None else []
+
+
+def _name(text: str) -> Optional[str]:
+    """A chip's name, None for what is empty, masked or another cell's value."""
+    return text if _NAME.match(text) and text not in HEALTH and text not in _NO_VALUE else None
 
 
 def _values(columns: List[str], cell: str) -> Dict[str, str]:
-    """The values of a cell by column name; nothing when the number of values is not that of the columns."""
+    """The values of a cell by column name; nothing when their number or their shape is not that of the columns."""
     words = _PAIR.sub("/", cell).split()
-    return {columns[i]: word for i, word in enumerate(words)} if len(words) == len(columns) else {}
+    if len(words) != len(columns) or any(("/" in word) != (_PAIR_COLUMN in columns[i]) for i, word in enumerate(words)):
+        return {}
+    return {columns[i]: word for i, word in enumerate(words)}
 
 
 def _memory(values: Dict[str, str]) -> Tuple[Optional[int], Optional[int]]:
@@ -217,11 +293,12 @@ def _memory(values: Dict[str, str]) -> Tuple[Optional[int], Optional[int]]:
     return None, None
 
 
-def _number(word: Optional[str]) -> Optional[float]:
-    return float(word) if word and re.match(r"^[0-9]{1,9}(\.[0-9]{1,9})?$", word) else None
+def _watts(word: Optional[str]) -> Optional[float]:
+    """The power, which is printed with one digit after the point: a temperature has none."""
+    return float(word) if word and re.match(r"^[0-9]{1,9}\.[0-9]{1,9}$", word) else None
 
 
-# -- info -m, info -l, -t board, -t product ------------------------------------------------------------------------
+# -- info -m, info -l, -t board and others ------------------------------------------------------------------------
 
 _MAP_COLUMNS = {
     "NPU ID": "npu_id",
@@ -231,6 +308,7 @@ _MAP_COLUMNS = {
     "Chip Phy-ID": "phy_id",
     "Chip Name": "name",
 }
+_TOPO_NPU = re.compile(r"NPU([0-9]{1,9})\Z")
 # Rows of the management processors, which are no NPU chips (npu_info_print.c).
 _NOT_CHIPS = ("mcu", "3559")
 _NO_VALUE = ("", "NA", "N/A", "-", "[not support]", "unknown")
@@ -290,6 +368,46 @@ def parse_board(text: str) -> Dict[str, Optional[str]]:
     return board
 
 
+def parse_chips(text: str) -> Dict[str, Any]:
+    """`npu-smi info -t usages`, common, health or proc-mem: {npu_id, chips: [{chip_id, …}]}, fields as in parse_board.
+
+    "Chip ID" begins the section of a chip in some of them and ends it in others (usages); what comes before the first
+    blank line is about the whole card, and a section of the management processor is left out.
+    """
+    npu_id: Optional[int] = None
+    chips: List[Dict[str, Any]] = []
+    for block in re.split(r"\n[ \t\r]*\n", text.strip("\r\n")):
+        fields = {key: value for key, value in parse_board(block).items() if key != "chip_count"}
+        if "npu_id" in fields:
+            npu_id = decimal(fields.pop("npu_id"))
+        if fields and (fields.get("chip_name") or "").lower() not in _NOT_CHIPS:
+            chips.append({**fields, "chip_id": decimal(fields.get("chip_id"))})
+    return {"npu_id": npu_id, "chips": chips}
+
+
+def parse_remap(text: str) -> Optional[Tuple[int, int]]:
+    """(NPU id, chip id) of the physical id that `npu-smi info -t phyid-remap -p` was asked for, else None."""
+    board = parse_board(text)
+    npu_id, chip_id = decimal(board.get("npu_id")), decimal(board.get("chip_id"))
+    return None if npu_id is None or chip_id is None else (npu_id, chip_id)
+
+
+def parse_topology(text: str) -> Dict[int, Dict[str, Any]]:
+    """`npu-smi info -t topo`: {NPU: {links: {other NPU: "HCCS", …}, cpus: "0-23"}}; rows that were cut are left out."""
+    rows: Dict[int, Dict[str, Any]] = {}
+    columns: List[int] = []
+    for line in text.splitlines():
+        words = line.split()
+        numbers = [int(match.group(1)) for match in map(_TOPO_NPU.match, words) if match]
+        if len(numbers) > 1 or (numbers and words[1:2] == ["CPU"]):
+            columns = numbers
+        elif numbers and columns and len(words) == len(columns) + 2:
+            links = {npu: words[1 + i] for i, npu in enumerate(columns)}
+            if links.pop(numbers[0], None) == "X":
+                rows[numbers[0]] = {"links": links, "cpus": words[-1]}
+    return rows
+
+
 def parse_product(text: str) -> Optional[str]:
     """The product of `npu-smi info -t product`, null where the tool knows none (it does for 310 and 310P only)."""
     return parse_board(text).get("product_type")
@@ -302,11 +420,13 @@ def _known(value: str) -> Optional[str]:
 # -- generations ---------------------------------------------------------------------------------------------------
 
 # Chip names as mind-cluster's default_name.go reads them; A2G and I2 are what the Chinese build prints for 910B and
-# 310P (hicann/driver dcmi_inner_info_get.c). "910B" without a digit and 910ProB are first-generation chips.
+# 310P (hicann/driver dcmi_inner_info_get.c). 910ProB is a first-generation chip; "910B" without a digit is what a
+# first-generation chip may print too, so it names no generation: the PCI id decides (d801 or d802). A name with "vir"
+# is that of a virtual NPU (dcmi_environment_judge.c): its digits are the template's.
 _GENERATIONS = (
     (re.compile(r"^(910B|A2G)\d"), "910B"),
     (re.compile(r"^910(_93|C)"), "910_93"),
-    (re.compile(r"^910(A|B|PRO|PREMIUM)"), "910"),
+    (re.compile(r"^910(A|PRO|PREMIUM)"), "910"),
     (re.compile(r"^310B"), "310B"),
     (re.compile(r"^(310P|I2)\d?"), "310P"),
     (re.compile(r"^310$"), "310"),

@@ -54,6 +54,7 @@ _CODES: Dict[int, Tuple[str, str]] = {
 _BY_STATUS = {code & 0xFF: code for code in sorted(_CODES, reverse=True)}
 _CODE = re.compile(r"(?:ret|code|error)\D{0,6}(-8\d{3})")
 _DIRECTORY = re.compile(r"is a directory", re.I)
+_COMPLAINT = re.compile(r"^\s*\[WARNING\]\s*(The driver package.*?)\s*$", re.M)
 _LIBRARY = re.compile(r"error while loading shared libraries: (\S+?):")
 
 
@@ -100,6 +101,12 @@ def classify(rc: Optional[int], text: str) -> Optional[SmiError]:
             shown,
         )
     return SmiError(None, "it ended with exit status {0}".format(rc), _REPORT, shown)
+
+
+def complaint(text: str) -> Optional[str]:
+    """The warning about the driver package that `npu-smi info` prints below its table (npu_info_print.c), else None."""
+    match = _COMPLAINT.search(text)
+    return match.group(1)[:300] if match else None
 
 
 def _by_code(code: int, text: str) -> SmiError:

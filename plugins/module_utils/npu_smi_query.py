@@ -10,8 +10,8 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from .commands import CommandResult
 from .driver import Driver, library_path, npu_smi_candidates
-from .npu_smi import InfoTable, parse_info, parse_map, parse_product, table_generations
-from .npu_smi_errors import SmiError, classify
+from .npu_smi import InfoTable, parse_info, parse_map, parse_product, parse_remap, table_generations
+from .npu_smi_errors import SmiError, classify, complaint
 from .sysroot import Sysroot
 
 
@@ -19,8 +19,8 @@ class SmiAnswer(NamedTuple):
     """What asking npu-smi gave.
 
     status: ok, missing, hung, error or skipped (not asked, or a replay without its record). table is what
-    `npu-smi info` printed, also beside an error. candidates are the places looked at; directories and not_executable
-    those of them that are no program.
+    `npu-smi info` printed, also beside an error; warning is what it complained of without failing. candidates are the
+    places looked at; directories and not_executable those of them that are no program.
     """
 
     status: str
@@ -31,6 +31,17 @@ class SmiAnswer(NamedTuple):
     not_executable: Sequence[str] = ()
     table: Optional[InfoTable] = None
     error: Optional[SmiError] = None
+    warning: Optional[str] = None
+
+    @property
+    def loaded_version(self) -> Optional[str]:
+        """The version of the driver that runs, which is not always that of the package on the disk."""
+        return self.table.driver_version if self.table else None
+
+    @property
+    def loads(self) -> bool:
+        """True when npu-smi shows a chip, or hangs, which it does in a driver that is loaded."""
+        return self.status == "hung" or bool(self.table and self.table.chips)
 
     @property
     def generations(self) -> Tuple[str, ...]:
@@ -80,7 +91,9 @@ class NpuSmi:
         if error is None and "+--" not in result.stdout and "+==" not in result.stdout:
             shown = " / ".join(result.text.split("\n"))[:300]
             error = SmiError(None, "its output holds no table", "Run `npu-smi info` on the host and look at it.", shown)
-        return answer._replace(status="error" if error else "ok", table=table, error=error)
+        return answer._replace(
+            status="error" if error else "ok", table=table, error=error, warning=complaint(result.stdout)
+        )
 
     def product(self, npu_id: int) -> Optional[str]:
         """The product that npu-smi knows for an NPU (310 and 310P only), None when it does not tell."""
@@ -92,6 +105,11 @@ class NpuSmi:
         result = self._run("info", "-m")
         rows: List[Dict[str, Any]] = parse_map(result.stdout) if result is not None and result.ok else []
         return {(row["npu_id"], row["chip_id"]): row["phy_id"] for row in rows if row["phy_id"] is not None}
+
+    def remapped(self, phy_id: int) -> Optional[Tuple[int, int]]:
+        """(NPU id, chip id) of the chip at /dev/davinci<phy_id>, None when npu-smi does not tell."""
+        result = self._run("info", "-t", "phyid-remap", "-p", str(phy_id))
+        return parse_remap(result.stdout) if result is not None and result.ok else None
 
     def _run(self, *words: str) -> Optional[CommandResult]:
         if self.hung or self.path is None:

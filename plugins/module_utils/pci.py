@@ -12,14 +12,19 @@ from .documents import decimal
 from .sysroot import Sysroot
 
 PCI_DEVICES = "/sys/bus/pci/devices"
-VFIO_DRIVER = "vfio-pci"
+# Drivers that keep a function for a virtual machine or a program: the host's NPU driver cannot have it.
+_PASSTHROUGH = ("pci-stub", "uio_pci_generic", "igb_uio")
 # "Processing accelerators" (hicann/driver; lspci of A2, A3 and 310P hosts).
 ACCELERATOR_CLASS = "1200"
 HUAWEI = "19e5"
-# Vendors under which the same cards are sold; the driver binds them too (hicann/driver devdrv_adapt.c, devdrv_pci.h).
+# Vendors under which some of the same cards are sold, and which; the driver binds those and no others (hicann/driver
+# devdrv_adapt.c g_devdrv_tbl, devdrv_pci.h).
 VENDORS = {HUAWEI: "Huawei", "20c6": "HK", "203f": "KL", "20e9": "CJ"}
+REBRANDED_DEVICES = ("d500", "d802")
 # A vendor id that was never written to the card: the driver accepts it for the 310P only (the same table).
 BLANK_VENDOR = "ffff"
+# What a 310P shows for moments while its bus is reset (community report). Broadcom's PCIe switches have this id too.
+RESETTING = ("1000", "02b2")
 
 
 class Device(NamedTuple):
@@ -90,13 +95,19 @@ PRODUCTS: Dict[Tuple[str, str, str], str] = {
 _TWO_CHIPS_DEVICES = ("d500", "d501")
 _TWO_CHIPS_SUBSYSTEM = 0x011
 _HEX = re.compile(r"[0-9a-f]{1,8}\Z")
+# The driver's table of all its chips, one and the same below every function: bus address without domain, the N of
+# /dev/davinciN, and the number by which the driver added the chip (hicann/driver devdrv_sysfs_bdf_to_devid_show).
+NODE_TABLE = "devdrv_sysfs_bdf_to_devid"
+_NODE_ROW = re.compile(r"^\s*([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\s+([0-9]{1,9})\s+[0-9]+\s*$", re.M)
 
 
 class PciFunction(NamedTuple):
     """One NPU function of the PCI bus; ids are four hexadecimal digits, as lspci -nn prints them, null if unreadable.
 
-    driver is the bound kernel driver. dev_id is the physical id that the driver gave the (first) chip, which is the N
-    of /dev/davinciN (hicann/driver devdrv_sysfs.c); null without a driver.
+    driver is the bound kernel driver. node_ids are the N of the /dev/davinciN behind it, in order, as the driver's
+    table has them. dev_id is the number by which the driver added the (first) chip: the same N, unless the driver
+    reorders (hicann/driver devdrv_sysfs.c, uda_dev.c). driver_chips is how many chips the driver found behind it, and
+    virtual_functions how many virtual ones were made of it. All of that is empty or null without a driver.
     """
 
     address: str
@@ -106,10 +117,20 @@ class PciFunction(NamedTuple):
     subsystem_device: Optional[str]
     driver: Optional[str]
     dev_id: Optional[int] = None
+    node_ids: Tuple[int, ...] = ()
+    driver_chips: Optional[int] = None
+    virtual_functions: int = 0
+
+    @property
+    def passed_through(self) -> bool:
+        """True when it is handed to a virtual machine (vfio-pci and its variants) or kept from all drivers."""
+        return (self.driver or "").endswith("vfio-pci") or self.driver in _PASSTHROUGH
 
     @property
     def known(self) -> Optional[Device]:
-        """The table's entry of the device id, None for an id that is not in it."""
+        """The table's entry of the device id, None for an id that is not in it or that this vendor does not sell."""
+        if self.vendor != HUAWEI and self.device not in REBRANDED_DEVICES:
+            return None
         return DEVICES.get(self.device)
 
     @property
@@ -126,7 +147,9 @@ class PciFunction(NamedTuple):
 
     @property
     def chips(self) -> int:
-        """How many chips, hence /dev/davinciN nodes, stand behind this function."""
+        """How many chips, hence /dev/davinciN nodes, stand behind this function: by the driver, else by its ids."""
+        if self.driver_chips:
+            return self.driver_chips
         if self.device not in _TWO_CHIPS_DEVICES or not self.subsystem_device:
             return 1
         return 2 if int(self.subsystem_device, 16) >> 4 == _TWO_CHIPS_SUBSYSTEM else 1
@@ -143,22 +166,42 @@ class PciFunction(NamedTuple):
         }
 
 
+class PciScan(NamedTuple):
+    """The NPU functions by address, and the addresses that show the id of a 310P whose bus is being reset."""
+
+    functions: List[PciFunction]
+    resetting: List[str]
+
+
 def read_pci(sysroot: Sysroot) -> List[PciFunction]:
-    """All Ascend NPU functions of the host, sorted by address.
+    """All Ascend NPU functions of the host, sorted by address; see scan_pci."""
+    return scan_pci(sysroot).functions
+
+
+def scan_pci(sysroot: Sysroot) -> PciScan:
+    """Look at every function of the PCI bus.
 
     Virtual functions whose physical function is on this host are left out, as the driver does (they carry `physfn`). A
     class 1200 function of a known vendor whose id starts with 0xd is an NPU that is newer than the table: it is listed.
     """
-    found = []
+    found: List[PciFunction] = []
+    virtual: List[str] = []
+    resetting: List[str] = []
     for address in sysroot.listdir(PCI_DEVICES):
         folder = "{0}/{1}".format(PCI_DEVICES, address)
         vendor = _hex(sysroot, folder, "vendor")
-        if vendor not in VENDORS and vendor != BLANK_VENDOR:
+        if vendor not in VENDORS and vendor not in (BLANK_VENDOR, RESETTING[0]):
             continue
         device = _hex(sysroot, folder, "device")
+        if (vendor, device) == RESETTING:
+            if (_hex(sysroot, folder, "class") or "").startswith(ACCELERATOR_CLASS):
+                resetting.append(address.lower())
+            continue
         if not device or not _is_npu(vendor, device, _hex(sysroot, folder, "class")):
             continue
-        if sysroot.exists(folder + "/physfn") or sysroot.link(folder + "/physfn"):
+        physical = sysroot.link(folder + "/physfn")
+        if physical or sysroot.exists(folder + "/physfn"):
+            virtual.append((physical or "").rstrip("/").rsplit("/", 1)[-1].lower())
             continue
         found.append(
             PciFunction(
@@ -168,24 +211,53 @@ def read_pci(sysroot: Sysroot) -> List[PciFunction]:
                 subsystem_vendor=_hex(sysroot, folder, "subsystem_vendor"),
                 subsystem_device=_hex(sysroot, folder, "subsystem_device"),
                 driver=_driver(sysroot, folder),
-                dev_id=decimal((sysroot.read_text(folder + "/dev_id", limit=64) or "").strip()),
+                dev_id=decimal(_word(sysroot, folder, "dev_id")),
+                driver_chips=decimal(_word(sysroot, folder, "davinci_dev_num")),
             )
         )
-    return found
+    nodes = _node_table(sysroot, [function.address for function in found])
+    return PciScan(
+        [
+            function._replace(
+                node_ids=nodes.get(function.address, ()), virtual_functions=virtual.count(function.address)
+            )
+            for function in found
+        ],
+        resetting,
+    )
+
+
+def _node_table(sysroot: Sysroot, addresses: List[str]) -> Dict[str, Tuple[int, ...]]:
+    """Address → the N of its nodes; one whose bus exists in another domain too is left out: rows have no domain."""
+    buses = [address.partition(":")[2] for address in addresses]
+    for address in addresses:
+        text = sysroot.read_text("{0}/{1}/{2}".format(PCI_DEVICES, address, NODE_TABLE))
+        rows = _NODE_ROW.findall((text or "").lower())
+        if rows and "udevid" in (text or "").splitlines()[0]:
+            return {
+                one: tuple(sorted(int(node) for row, node in rows if row == buses[i]))
+                for i, one in enumerate(addresses)
+                if buses.count(buses[i]) == 1
+            }
+    return {}
 
 
 def _is_npu(vendor: str, device: str, pci_class: Optional[str]) -> bool:
     known = DEVICES.get(device)
     if vendor == BLANK_VENDOR:
         return device == "d500" and (pci_class or "").startswith(ACCELERATOR_CLASS)
-    if known is None:
+    if known is None or (vendor != HUAWEI and device not in REBRANDED_DEVICES):
         return device.startswith("d") and (pci_class or "").startswith(ACCELERATOR_CLASS)
     # A class that could not be read does not speak against a device id that the table knows.
     return pci_class is None or pci_class.startswith(known.classes)
 
 
+def _word(sysroot: Sysroot, folder: str, name: str) -> str:
+    return (sysroot.read_text("{0}/{1}".format(folder, name), limit=64) or "").strip()
+
+
 def _hex(sysroot: Sysroot, folder: str, name: str) -> Optional[str]:
-    text = (sysroot.read_text("{0}/{1}".format(folder, name), limit=64) or "").strip().lower()
+    text = _word(sysroot, folder, name).lower()
     digits = text[2:] if text.startswith("0x") else text
     return digits.zfill(4) if _HEX.match(digits) else None
 

@@ -68,11 +68,14 @@ print("vllm-ascend-evidence " + json.dumps(evidence, default=str))
 def verify(host: Host, instance: Dict[str, Any], timeout: float = PYTHON_S) -> Dict[str, Any]:
     """Verify a planned instance in a throw-away container; the NPUs must be free.
 
-    Returns the evidence {ok, where, npu_smi, python, platform_plugin, message, lines, seconds}.
+    Returns the evidence {ok, where, npu_smi, python, platform_plugin, message, lines, seconds}; npu_smi is null where
+    the plan asks for none, since it hung on the host.
     """
     argvs = instance["verification"]
     began = time.monotonic()
-    npu_smi = _throw_away(host, instance["name"], argvs["npu_smi"], min(NPU_SMI_S, timeout), None)
+    npu_smi = None
+    if argvs["npu_smi"]:
+        npu_smi = _throw_away(host, instance["name"], argvs["npu_smi"], min(NPU_SMI_S, timeout), None)
     python = _throw_away(host, instance["name"], argvs["python"], timeout, SCRIPT)
     return _evidence("throwaway", npu_smi, python, began)
 
@@ -81,11 +84,12 @@ def verify_running(host: Host, instance: Dict[str, Any], timeout: float = PYTHON
     """The same inside the container that serves now, which holds the NPUs. Returns the same evidence."""
     container = container_name(instance["name"])
     began = time.monotonic()
-    results = []
+    results: Dict[str, CommandResult] = {}
     for key, stdin, limit in (("npu_smi", None, min(NPU_SMI_S, timeout)), ("python", SCRIPT, timeout)):
-        command = command_in(instance["verification"][key], instance["container"]["image"])
-        results.append(host.ask_docker(["exec", "-i", container] + command, limit, stdin))
-    return _evidence("running container", results[0], results[1], began)
+        if instance["verification"][key]:
+            command = command_in(instance["verification"][key], instance["container"]["image"])
+            results[key] = host.ask_docker(["exec", "-i", container] + command, limit, stdin)
+    return _evidence("running container", results.get("npu_smi"), results["python"], began)
 
 
 def command_in(argv: List[str], image: str) -> List[str]:
@@ -121,28 +125,35 @@ def _throw_away(host: Host, instance: str, argv: List[str], timeout: float, stdi
         return CommandResult(argv, None, "", "", error=str(failure))
 
 
-def _evidence(where: str, npu_smi: CommandResult, python: CommandResult, began: float) -> Dict[str, Any]:
+def _evidence(where: str, npu_smi: Optional[CommandResult], python: CommandResult, began: float) -> Dict[str, Any]:
     lines = [line.strip() for line in python.stdout.splitlines()]
     printed = OK_LINE in lines
     said = next((line[len(EVIDENCE) :] for line in lines if line.startswith(EVIDENCE)), None)
     details: Dict[str, Any] = json.loads(said) if said else {}
-    # A hanging npu-smi is judged before, on the host, where an operator can accept it: here it is only noted.
-    smi_ok = npu_smi.ok or npu_smi.timed_out
+    # A hanging npu-smi is judged before, on the host, where an operator can accept it: it is not called again then.
+    # One that hangs here only is noted.
+    failed = npu_smi if npu_smi is not None and not npu_smi.ok and not npu_smi.timed_out else None
     message = None
-    if not smi_ok:
-        message = "npu-smi info fails in the container: {0}".format(explain(npu_smi, NPU_SMI_S))
+    if failed is not None:
+        message = "npu-smi info fails in the container: {0}".format(explain(failed, NPU_SMI_S))
     elif not printed:
         message = "the verification script did not print {0!r}: {1}".format(OK_LINE, _last(python))
     return {
-        "ok": smi_ok and printed,
+        "ok": failed is None and printed,
         "where": where,
-        "npu_smi": {"ok": npu_smi.ok, "rc": npu_smi.rc, "timed_out": npu_smi.timed_out},
+        "npu_smi": _smi(npu_smi),
         "python": dict(details, ok=printed, rc=python.rc, timed_out=python.timed_out),
         "platform_plugin": _plugin(python, details),
         "message": message,
-        "lines": [] if message is None else log_lines.relevant((npu_smi if not smi_ok else python).text.splitlines()),
+        "lines": [] if message is None else log_lines.relevant((failed or python).text.splitlines()),
         "seconds": round(time.monotonic() - began, 1),
     }
+
+
+def _smi(npu_smi: Optional[CommandResult]) -> Optional[Dict[str, Any]]:
+    if npu_smi is None:
+        return None
+    return {"ok": npu_smi.ok, "rc": npu_smi.rc, "timed_out": npu_smi.timed_out}
 
 
 def _last(python: CommandResult) -> str:

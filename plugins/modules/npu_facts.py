@@ -18,7 +18,9 @@ description:
   - The family needs neither the driver nor C(npu-smi). What cannot be known is V(null), and what contradicts itself is
     the family V(unknown) with both facts beside it.
   - C(npu-smi info) is called at most once, with a time limit that also holds when it blocks inside the driver. The
-    product of an Ascend 310P that nothing else tells, and the physical ids of an Ascend 950, cost one call more each.
+    product of an Ascend 310P that nothing else tells, and the physical ids of an Ascend 950, cost one call more each;
+    the nodes of chips that are ill or in use, where neither the driver nor the table tells them, one a node. After one
+    call that ran out of time it is not called again.
   - Device nodes are looked at, never opened, since that would claim the chip.
 options:
   sysroot:
@@ -109,6 +111,17 @@ ansible_facts:
           type: list
           elements: dict
           returned: always
+        warnings:
+          description:
+            - What to know though a deployment is possible, each with C(code), C(message) and C(remedy). Chips that are
+              on the PCI bus and have no node, virtual NPUs, an updated driver that waits for a restart of the host.
+          type: list
+          elements: dict
+          returned: always
+          sample:
+            - {code: driver_restart_needed,
+               message: "The driver package on the disk is 25.3.rc1, the driver that runs is 24.1.rc1.",
+               remedy: "Restart the host."}
         chips:
           description:
             - The chips as C(npu-smi info) shows them. C(device) is the chip's node where that is proven; C(processes)
@@ -136,11 +149,13 @@ ansible_facts:
         driver:
           description:
             - The driver package. C(package_family) is the family it was made for (V(ascend_310p) for both 310P
-              families); C(status) is V(installed), V(incomplete) or V(missing).
+              families); C(status) is V(installed), V(incomplete) or V(missing). C(version) is that of the package on
+              the disk, C(loaded_version) that of the driver that runs, as C(npu-smi) prints it.
           type: dict
           returned: always
-          sample: {install_path: /usr/local/Ascend, version: 25.5.1, firmware_version: 7.7.0.1.231,
-                   npu_smi_path: /usr/local/bin/npu-smi, package_family: atlas_a2, status: installed}
+          sample: {install_path: /usr/local/Ascend, version: 25.5.1, loaded_version: 25.5.1,
+                   firmware_version: 7.7.0.1.231, npu_smi_path: /usr/local/bin/npu-smi, package_family: atlas_a2,
+                   status: installed}
         npu_smi:
           description: How C(npu-smi) answered. C(status) is V(ok), V(missing), V(hung), V(error) or V(skipped).
           type: dict
@@ -149,15 +164,19 @@ ansible_facts:
                    error_text: dcmi module initialize failed. ret is -8005}
         usage:
           description:
-            - Who uses which card, by C(npu-smi)'s processes and by the driver's table of containers that hold chips.
+            - Who uses which card, by C(npu-smi)'s processes and by the driver's tables below C(/proc/uda) of containers
+              that hold chips. C(owner) is a container (C(id) is its full id) or a process (C(id) is its pid), C(pid)
+              the process that was seen, or V(null). C(device) is V(null) where the chip's node is not proven.
           type: list
           elements: dict
           returned: always
           sample:
-            - {device: /dev/davinci3, owner: {kind: process, name: python, id: 990711},
+            - {device: /dev/davinci3, owner: {kind: process, name: python, id: 990711}, pid: 990711,
                source: "npu-smi info: NPU 1 chip 1"}
         host:
-          description: The operating system. C(image_os) is the kind of image that suits it.
+          description:
+            - The operating system. C(image_os) is the kind of image that suits it. C(container) says whether this host
+              is itself a container; V(null) where that cannot be told.
           type: dict
           returned: always
           sample: {os_id: openEuler, os_version: "22.03", os_like: [], image_os: openeuler, architecture: aarch64,

@@ -34,10 +34,33 @@ options:
     default: completion
   ports:
     description:
-      - The TCP ports of interest. Their listeners are returned with the process and the container that own them.
-      - When it is not given, every listener is returned, which costs more on a host with very many processes.
+      - The TCP ports of interest. The process and the container behind a listener are looked for on these ports and on
+        those of the instances, and are null on others.
+      - When it is not given, they are looked for on every port, which costs more on a host with very many processes.
     type: list
     elements: int
+  models:
+    description:
+      - The models whose files are looked at, as the filter P(vllm_ascend.fleet.model_requests#filter) lists them from
+        the settings.
+      - Only small files are read, such as C(config.json) and the index of the weights; of weights only the size.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      model:
+        description: The id at the hub, or the folder of a local model.
+        type: str
+        required: true
+      source:
+        description: Where the model comes from.
+        type: str
+        choices: [huggingface, modelscope, local]
+        default: huggingface
+      cache:
+        description: The host's folder with the caches of the hubs.
+        type: path
+        default: /root/.cache
   timeout:
     description:
       - Seconds that each call of the container engine or of systemd, and each request to an endpoint, may take.
@@ -74,9 +97,12 @@ observed:
   type: dict
   contains:
     engine:
-      description: The container engine, null when no command line of one was found.
+      description:
+        - The container engine, null when no command line of one was found. C(runtimes), C(security_options),
+          C(rootless), C(userns_remap) and C(cgroup_version) (V(1), V(2), null before Docker 20.10) are what
+          C(docker info) says.
       type: dict
-      sample: {"kind": "docker", "cli": "/usr/bin/docker", "version": "28.3.3", "running": true}
+      sample: {"kind": "docker", "version": "28.3.3", "running": true, "default_runtime": "ascend", "rootless": false}
     systemd:
       description: The version of systemd, null when it was not found.
       type: dict
@@ -96,15 +122,38 @@ observed:
       elements: dict
       sample: [{"name": "ascend", "unit": "vllm-ascend.service", "active_state": "active", "health": "serving"}]
     foreign:
-      description: Containers that are not ours and hold NPUs, or have a name that starts with C(vllm-).
+      description:
+        - Containers that are not ours and can reach NPUs, or have a name that starts with C(vllm-). Those of Docker in
+          every state, and running ones of podman, CRI-O, containerd and iSulad, which are read from the files that
+          these engines keep.
+        - C(engine) is V(docker), V(podman), V(cri-o), V(containerd) or V(isula). C(devices) are the nodes that were
+          mapped by name, C(npu) tells that it can reach an NPU when it runs.
+        - C(holds) tells what it holds now. C(nodes) are the NPUs that are known, C(any) is true when it may use others
+          too, and C(why) says how. A stopped container holds nothing.
       type: list
       elements: dict
-      sample: [{"container": "train", "devices": ["/dev/davinci3"], "npu": true, "state": "running"}]
+      contains:
+        holds:
+          description: The NPUs that the container holds.
+          type: dict
+          sample: {"nodes": ["/dev/davinci3"], "any": false, "why": null}
+      sample: [{"container": "train", "engine": "podman", "devices": ["/dev/davinci3"], "npu": true,
+                "state": "running", "holds": {"nodes": ["/dev/davinci3"], "any": false, "why": null}}]
     images:
       description: The images of the engine.
       type: list
       elements: dict
       sample: [{"id": "sha256:1f2e", "references": ["quay.io/ascend/vllm-ascend:v0.23.0"], "architecture": "arm64"}]
+    models:
+      description:
+        - What the files of the models tell, in the order of O(models). C(found) says whether the model is on the host,
+          C(config) is V(ok), V(missing) or V(invalid). C(weights_mb) is the size of the weights in MiB,
+          C(missing_files) are weight files that the index names and that are not there.
+      type: list
+      elements: dict
+      sample: [{"model": "Qwen/Qwen3-8B", "source": "huggingface", "found": true, "config": "ok",
+                "model_type": "qwen3", "dtype": "bfloat16", "num_attention_heads": 32, "num_key_value_heads": 8,
+                "weights_mb": 15623, "weight_files": 5, "missing_files": []}]
     helper:
       description: The installed host helper, null when there is none.
       type: dict
@@ -112,6 +161,7 @@ observed:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.vllm_ascend.fleet.plugins.module_utils import model_files
 from ansible_collections.vllm_ascend.fleet.plugins.module_utils.instance_observation import (
     PROBE_COMPLETION,
     PROBES,
@@ -119,6 +169,12 @@ from ansible_collections.vllm_ascend.fleet.plugins.module_utils.instance_observa
     collect,
 )
 from ansible_collections.vllm_ascend.fleet.plugins.module_utils.sysroot import Sysroot, SysrootError
+
+MODEL_OPTIONS = {
+    "model": {"type": "str", "required": True},
+    "source": {"type": "str", "choices": list(model_files.SOURCES), "default": model_files.HUGGINGFACE},
+    "cache": {"type": "path", "default": "/root/.cache"},
+}
 
 
 def main() -> None:
@@ -129,10 +185,12 @@ def main() -> None:
             "probe": {"type": "str", "choices": list(PROBES), "default": PROBE_COMPLETION},
             "ports": {"type": "list", "elements": "int"},
             "timeout": {"type": "float", "default": 20},
+            "models": {"type": "list", "elements": "dict", "default": [], "options": MODEL_OPTIONS},
         },
         supports_check_mode=True,
     )
-    options = Options(module.params["probe"], module.params["ports"], module.params["timeout"])
+    models = tuple(model_files.Request(**model) for model in module.params["models"])
+    options = Options(module.params["probe"], module.params["ports"], module.params["timeout"], models)
     try:
         observed = collect(Sysroot(module.params["sysroot"]), options)
     except SysrootError as failure:

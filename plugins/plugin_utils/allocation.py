@@ -6,116 +6,124 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from .npu_nodes import Holder, Nodes, by_number, number
 from .plain import Findings, listed
 
-NODE = re.compile(r"/dev/davinci(\d+)")
+BAD_HEALTH = ("Alarm", "Critical")
+HEALTH_REMEDY = "Look at npu-smi info and the host's log, and reset or repair the chip, or choose another."
+HELD_REMEDY = "Stop the holder, or choose other nodes."
 
 
 @dataclass(frozen=True)
 class Request:
-    """What an instance asks for: npus is a count, a list of nodes or "all"; current are the nodes that it runs on."""
+    """What an instance asks for: npus is a count, a list of nodes or "all"; current are the nodes that it was given.
+
+    running says that its container is there, so that it holds these nodes itself.
+    """
 
     name: str
     npus: Any
     current: list[str] = field(default_factory=list)
+    running: bool = False
 
+    def owns(self, node: str) -> bool:
+        """True when the instance itself holds the node."""
+        return self.running and node in self.current
 
-@dataclass(frozen=True)
-class Holder:
-    """Who else holds a node, as a sentence names it, and how it gives the node back (null: by being stopped).
-
-    orphan says that it is an instance of ours which is not planned any more.
-    """
-
-    name: str
-    remedy: str | None = None
-    orphan: bool = False
-
-    def __str__(self) -> str:
-        return self.name
-
-
-@dataclass(frozen=True)
-class Nodes:
-    """The device nodes of a host in the order of their numbers, the card of each, and who else holds one."""
-
-    names: list[str]
-    card: dict[str, Any]
-    held: dict[str, Holder]
-
-    def on_cards(self, nodes: Iterable[str]) -> int:
-        """On how many cards the nodes are."""
-        return len({self.card[node] for node in nodes if node in self.card})
-
-
-def number(node: str) -> int:
-    """The number in the name of a device node."""
-    match = NODE.fullmatch(node)
-    return int(match.group(1)) if match else -1
-
-
-def by_number(nodes: Iterable[str]) -> list[str]:
-    """Nodes in the order of their numbers: davinci2 before davinci10."""
-    return sorted(nodes, key=lambda node: (number(node), node))
-
-
-def host_nodes(facts: dict[str, Any], per_card: int, held: dict[str, Holder]) -> Nodes:
-    """The NPU nodes that the host has (never a computed range: numbers may have gaps, vllm-ascend issue 8519).
-
-    Cards come from npu-smi's NPU IDs where it named one for every node, else from the numbers: two dies or chips of a
-    card have neighbouring numbers, the even one first (A3 and 300I Duo; documented examples show 0 and 1).
-    """
-    names = by_number(
-        node for node, entry in (facts.get("device_nodes") or {}).items()
-        if NODE.fullmatch(node) and entry.get("type") in ("char", None)
-    )  # fmt: skip
-    ids = {chip.get("device"): chip.get("npu_id") for chip in facts.get("chips") or []}
-    if per_card == 1:
-        card: dict[str, Any] = {node: number(node) for node in names}
-    elif all(ids.get(node) is not None for node in names):
-        card = {node: f"npu {ids[node]}" for node in names}
-    else:
-        card = {node: number(node) // per_card for node in names}
-    return Nodes(names, card, {node: held[node] for node in names if node in held})
+    @property
+    def asked(self) -> str:
+        """What is asked for, as a sentence names it."""
+        return listed(self.npus) if isinstance(self.npus, list) else f"{self.npus} NPU nodes"
 
 
 def allocate(requests: list[Request], nodes: Nodes, findings: Findings) -> dict[str, list[str]]:
     """The nodes of each instance by name; an instance that cannot have what it asks for is left out, with a problem.
 
     Explicit lists come first, then counts in the order of the inventory, "all" takes what is left. An instance keeps
-    the nodes that it runs on where it can; whole cards are preferred, and a rest goes to a card already in use.
+    the nodes that it runs on where it can; whole cards are preferred, and a rest goes to a card already in use. Nodes
+    that somebody else may hold, or of chips that are not well, are taken last and only where the operator accepts it.
     """
     given: dict[str, list[str]] = {}
     taken: dict[str, str] = {}
 
-    def give(name: str, chosen: list[str]) -> None:
-        given[name] = by_number(chosen)
-        taken.update(dict.fromkeys(chosen, name))
+    def give(request: Request, chosen: list[str]) -> None:
+        given[request.name] = by_number(chosen)
+        taken.update(dict.fromkeys(chosen, request.name))
 
     lists = [request for request in requests if isinstance(request.npus, list)]
     counts = [request for request in requests if isinstance(request.npus, int)]
     for request in lists:
         if _check_list(request, nodes, taken, findings):
-            give(request.name, request.npus)
+            give(request, request.npus)
     for request in counts:
-        if request.npus == len(request.current) and all(n in _free(nodes, taken) for n in request.current):
-            give(request.name, request.current)
+        free = [node for tier in _tiers(request, nodes, taken, findings, keeping=True)[:2] for node in tier]
+        if request.npus == len(request.current) and set(request.current) <= set(free):
+            judge(request, request.current, nodes, findings)
+            give(request, request.current)
     for request in (request for request in counts if request.name not in given):
-        free = _free(nodes, taken)
-        if request.npus > len(free):
-            _short(request, nodes, taken, free, findings)
+        tiers = _tiers(request, nodes, taken, findings)
+        if request.npus > sum(map(len, tiers)):
+            _short(request, nodes, taken, tiers, findings)
         else:
-            give(request.name, pick(request.npus, free, nodes))
+            chosen = _choose(request.npus, tiers, nodes)
+            judge(request, chosen, nodes, findings)
+            give(request, chosen)
     for request in (request for request in requests if request.npus == "all"):
         rest = [node for node in nodes.names if node not in taken]
-        if _check_all(request, rest, nodes, taken, findings):
-            give(request.name, rest)
+        if not rest:
+            _short(request, nodes, taken, [], findings)
+        elif judge(request, rest, nodes, findings):
+            give(request, rest)
     return given
+
+
+def judge(request: Request, chosen: list[str], nodes: Nodes, findings: Findings) -> bool:
+    """Say what speaks against nodes that an instance is to get; False when it must not get them.
+
+    What the instance runs on it keeps, with a warning.
+    """
+    others = [node for node in chosen if not request.owns(node)]
+    good = _judge_held(request, others, nodes, findings)
+    for node in chosen:
+        if node in nodes.health and request.owns(node):
+            message = f"instance {request.name} runs on {node}, whose chip has health {nodes.health[node]}"
+            findings.warn("npu_health", message, HEALTH_REMEDY)
+        if node in nodes.held and request.owns(node):
+            message = f"instance {request.name} runs on {node}, and {nodes.held[node].holds([node])}"
+            findings.warn("npu_shared", message, "A chip serves one container at a time: stop the other one.")
+    for node in (node for node in others if node in nodes.health):
+        message = f"instance {request.name} gets {node}, whose chip has health {nodes.health[node]}"
+        # A count gets such a chip only where the operator accepts it; who names the node wants it.
+        if nodes.health[node] in BAD_HEALTH or isinstance(request.npus, int):
+            findings.problem("npu_unhealthy", message, HEALTH_REMEDY)
+            good = good and findings.accepts("npu_unhealthy")
+        else:
+            findings.warn("npu_health", message, HEALTH_REMEDY)
+    for node in (node for node in others if node in nodes.doubt):
+        message = f"instance {request.name} gets {node}, {nodes.doubt[node]}"
+        findings.warn("npu_memory_in_use", message, "Look for what left it there (npu-smi info); restart the chip.")
+    return good
+
+
+def _judge_held(request: Request, others: list[str], nodes: Nodes, findings: Findings) -> bool:
+    """A problem for each holder; True when none holds a node, or the operator accepts it."""
+    asked = "all NPU nodes" if request.npus == "all" else request.asked
+    for holder, held in _by_holder(others, nodes).items():
+        message = f"instance {request.name} asks for {asked}, and {holder.holds(held)}"
+        findings.problem("npu_held", message, holder.remedy or HELD_REMEDY)
+    return findings.accepts("npu_held") or not any(node in nodes.held for node in others)
+
+
+def _by_holder(chosen: Iterable[str], nodes: Nodes) -> dict[Holder, list[str]]:
+    found: dict[Holder, list[str]] = {}
+    for node in chosen:
+        if node in nodes.held:
+            found.setdefault(nodes.held[node], []).append(node)
+    return found
 
 
 def check_swaps(
@@ -154,8 +162,34 @@ def pick(count: int, free: list[str], nodes: Nodes) -> list[str]:
     return chosen
 
 
-def _free(nodes: Nodes, taken: dict[str, str]) -> list[str]:
-    return [node for node in nodes.names if node not in taken and node not in nodes.held]
+def _tiers(
+    request: Request, nodes: Nodes, taken: dict[str, str], findings: Findings, keeping: bool = False
+) -> list[list[str]]:
+    """The nodes that an instance may be given: first the good ones, then doubtful, unhealthy and held ones.
+
+    Those it runs on are good ones; where they are chosen anew, not kept, their chips must be well.
+    """
+    tiers: list[list[str]] = [[], [], [], [], []]
+    for node in (node for node in nodes.names if node not in taken):
+        if request.owns(node) and (keeping or node not in nodes.health):
+            tiers[0].append(node)
+        elif node in nodes.held and not request.owns(node):
+            # What somebody may hold comes before what somebody holds.
+            tiers[3 if nodes.held[node].why else 4] += [node] * findings.accepts("npu_held")
+        elif node in nodes.health:
+            tiers[2] += [node] * findings.accepts("npu_unhealthy")
+        else:
+            tiers[int(node in nodes.doubt)].append(node)
+    return tiers
+
+
+def _choose(count: int, tiers: list[list[str]], nodes: Nodes) -> list[str]:
+    """That many nodes, of a tier only when those before it do not suffice."""
+    chosen: list[str] = []
+    for tier in tiers:
+        missing = count - len(chosen)
+        chosen += tier if len(tier) <= missing else pick(missing, tier, nodes)
+    return chosen
 
 
 def _check_list(request: Request, nodes: Nodes, taken: dict[str, str], findings: Findings) -> bool:
@@ -164,41 +198,34 @@ def _check_list(request: Request, nodes: Nodes, taken: dict[str, str], findings:
         if node not in nodes.names:
             message = f"instance {request.name} asks for {node}, which is not there; the host has {listed(nodes.names)}"
             findings.problem("npu_unknown", message, "Correct the instance's npus; node numbers may have gaps.")
+            good = False
         elif node in taken:
             message = f"{node} is given to the instances {taken[node]} and {request.name}"
             findings.problem("npu_taken_twice", message, "A node serves one container at a time: give each its own.")
-        elif node in nodes.held:
-            message = f"instance {request.name} asks for {node}, which {nodes.held[node]} holds"
-            remedy = nodes.held[node].remedy or "Stop the holder, or choose other nodes."
-            findings.problem("npu_held", message, remedy)
-        else:
-            continue
-        good = False
-    return good
+            good = False
+    there = [node for node in request.npus if node in nodes.names and node not in taken]
+    return judge(request, there, nodes, findings) and good
 
 
-def _check_all(
-    request: Request, rest: list[str], nodes: Nodes, taken: dict[str, str], findings: Findings
-) -> bool:  # fmt: skip
-    for node in (node for node in rest if node in nodes.held):
-        message = f"instance {request.name} asks for all nodes, but {nodes.held[node]} holds {node}"
-        remedy = nodes.held[node].remedy or "Stop the holder, or give the instance a count or a list of nodes."
-        findings.problem("npu_held", message, remedy)
-    if not rest and nodes.names:
-        _short(request, nodes, taken, [], findings)
-    return bool(rest) and not any(node in nodes.held for node in rest)
-
-
-def _short(request: Request, nodes: Nodes, taken: dict[str, str], free: list[str], findings: Findings) -> None:
-    for node, holder in nodes.held.items():
-        if holder.orphan and holder.remedy:
-            message = f"{holder} holds {node}, and instance {request.name} is short of nodes"
-            findings.problem("npu_held", message, holder.remedy)
+def _short(
+    request: Request, nodes: Nodes, taken: dict[str, str], tiers: list[list[str]], findings: Findings
+) -> None:  # fmt: skip
+    """Too few nodes: what could be freed, where that would suffice, and who has what."""
+    free = [node for tier in tiers for node in tier]
+    barred = [node for node in nodes.names if node not in free and node not in taken]
+    if request.npus != "all" and request.npus <= len(free) + len(barred):
+        _judge_held(request, barred, nodes, findings)
+        unwell = [f"{node} ({nodes.health[node]})" for node in barred if node not in nodes.held]
+        if unwell:
+            message = f"instance {request.name} asks for {request.asked}; the chips of {listed(unwell)} are not well"
+            remedy = "Repair or reset the chips, or name the nodes in the instance's npus."
+            findings.problem("npu_unhealthy", message, remedy)
     users = [f"{node}: instance {name}" for node, name in taken.items()]
-    users += [f"{node}: {holder}" for node, holder in nodes.held.items()]
+    users += [f"{node}: {holder}" for node, holder in nodes.held.items() if node in barred]
+    users += [f"{node}: health {nodes.health[node]}" for node in barred if node not in nodes.held]
     findings.problem(
         "npu_shortage",
-        f"instance {request.name} asks for {request.npus} NPU nodes, and {len(free)} of {len(nodes.names)} are free "
+        f"instance {request.name} asks for {request.asked}, and {len(free)} of {len(nodes.names)} are free "
         f"(in use: {listed(users)})",
         "Ask for fewer, move an instance to another host, or stop the holder.",
     )

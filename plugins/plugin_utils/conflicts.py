@@ -1,29 +1,34 @@
 # Copyright (c) 2026, the vllm_ascend.fleet authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a host holds already that a deployment would run into: nodes, names, ports, and the room for images."""
+"""What a host holds already that a deployment would run into: names, ports, and the room for images."""
 
 from __future__ import annotations
 
 import ipaddress
 import json
-import re
 from typing import Any
 
 from ..module_utils.instance_state import container_name as planned_name
-from .allocation import Holder
 from .plain import Findings
+from .versions import older
 
-# Official images unpack to 15-20 GB, and the download lies beside them meanwhile.
-IMAGE_SPACE_MB = 30_000
-MOST_NODES = 1024
+# Official images unpack to 15-20 GB, and the download lies beside them meanwhile: below the first it cannot be done.
+IMAGE_LEAST_MB, IMAGE_SPACE_MB = 20_000, 30_000
+# The first Docker that unpacks layers packed with zstd (moby release notes 23.0).
+DOCKER_ZSTD = (23, 0)
 GONE_STATES = ("exited", "dead", "created")
 # States of a unit whose container is there, or comes back by itself.
 UP_STATES = ("active", "activating", "reloading")
 
 
-def check_image_store(image: dict[str, Any], observed: dict[str, Any] | None, findings: Findings) -> None:
-    """An image that may not be pulled must be there, and one that is to come needs room."""
+def check_image_store(
+    image: dict[str, Any], observed: dict[str, Any] | None, official: bool, findings: Findings
+) -> None:
+    """An image that may not be pulled must be there, and one that is to come needs room, and an engine that unpacks it.
+
+    official says that it is not one of the operator's own, whose size nobody knows here.
+    """
     engine = (observed or {}).get("engine")
     if observed is None or not engine or not engine.get("running") or find_image(image, observed) is not None:
         return
@@ -31,10 +36,20 @@ def check_image_store(image: dict[str, Any], observed: dict[str, Any] | None, fi
         message = f"vllm_image_pull is never, and the host has no image {image['reference']}"
         findings.problem("image_missing", message, "Load it on the host, set vllm_image_archive, or allow the pull.")
         return
+    if older(engine.get("version"), DOCKER_ZSTD) and not image["archive"]:
+        message = (
+            f"Docker {engine['version']} is older than 23.0: a pull may end with 'archive/tar: invalid tar header'"
+        )
+        remedy = "Update Docker; or pull elsewhere, save with docker save, and set vllm_image_archive."
+        findings.warn("engine_no_zstd", message, remedy)
     free = engine.get("storage_free_mb")
     if free is not None and free < IMAGE_SPACE_MB:
         message = f"{free} MB are free in {engine.get('storage_root') or 'the image store'}; an image takes up to 20 GB"
-        findings.warn("disk_space_low", message, "Make room: docker image prune, or a larger disk.")
+        remedy = "Make room (docker image prune), or use a larger disk."
+        if official and free < IMAGE_LEAST_MB:
+            findings.problem("disk_too_small", message, remedy)
+        else:
+            findings.warn("disk_space_low", message, remedy)
 
 
 def find_image(image: dict[str, Any], observed: dict[str, Any]) -> dict[str, Any] | None:
@@ -61,65 +76,8 @@ def orphan_remedy(name: str) -> str:
     return f"Remove it (playbook remove.yml -e '{named}'), keep it in vllm_instances under its name, or give others."
 
 
-def node_holders(facts: dict[str, Any], observed: dict[str, Any] | None, planned: list[str]) -> dict[str, Holder]:
-    """Who else holds a node, by node: instances that are not planned any more, containers that are not ours, and
-    processes outside of any planned instance.
-
-    planned are the names of the planned instances. A container under the name of one, which somebody else made, is
-    reported, or replaced, as a whole (check_foreign), so its nodes count as free here.
-    """
-    ours = {planned_name(name) for name in planned}
-    known = (observed or {}).get("instances") or []
-    instances = [entry for entry in known if entry["name"] in planned]
-    foreign = (observed or {}).get("foreign") or []
-    named = [entry for entry in foreign if container_name(entry) in ours]
-    excused_ids = [str(i["container"]["id"]) for i in instances if i.get("container")] + [str(e["id"]) for e in named]
-    excused_nodes = {node for i in instances if i.get("container") for node in i.get("npus") or []}
-    excused_nodes |= {node for entry in named for node in entry.get("devices") or []}
-    held: dict[str, Holder] = {}
-    for entry in known:
-        if entry["name"] not in planned and is_running(entry):
-            holder = Holder(
-                f"the running instance {entry['name']}, which is not planned any more,",
-                orphan_remedy(entry["name"]),
-                orphan=True,
-            )
-            held.update({node: holder for node in entry.get("npus") or [] if node not in held})
-    for entry in foreign:
-        if entry not in named and entry.get("state") not in GONE_STATES:
-            nodes = [*(entry.get("devices") or []), *visible_nodes(entry.get("ascend_visible_devices"))]
-            for node in nodes:
-                held.setdefault(node, Holder(f"container {container_name(entry)}"))
-    for use in facts.get("usage") or []:
-        device, owner = use.get("device"), use.get("owner") or {}
-        name, ident = str(owner.get("name") or "").lstrip("/"), str(owner.get("id") or "")
-        if not device or device in held:
-            continue
-        if owner.get("kind") == "container":
-            mine = any(_same_id(ident, own) for own in excused_ids) or name in ours
-        else:
-            mine = device in excused_nodes
-        if not mine:
-            words = (str(owner.get("kind") or "somebody"), name, ident)
-            held[device] = Holder(" ".join(word for word in words if word))
-    return held
-
-
-def visible_nodes(value: Any) -> list[str]:
-    """The nodes behind a value of ASCEND_VISIBLE_DEVICES ("0,1", "0-2,4", "Ascend910-1"), which names physical ids."""
-    numbers: list[int] = []
-    for word in str(value or "").split(","):
-        span = re.fullmatch(r"\s*(\d+)-(\d+)\s*", word)
-        single = re.fullmatch(r"\s*(?:[A-Za-z]+\d*-)?(\d+)\s*", word)
-        if span and int(span.group(2)) - int(span.group(1)) < MOST_NODES:
-            numbers += range(int(span.group(1)), int(span.group(2)) + 1)
-        elif single:
-            numbers.append(int(single.group(1)))
-    return [f"/dev/davinci{number}" for number in dict.fromkeys(numbers)]
-
-
 def check_foreign(observed: dict[str, Any] | None, containers: list[str], adopt: bool, findings: Findings) -> set[str]:
-    """Containers of others under our names, and privileged ones that see every NPU; returns the names to be adopted."""
+    """A problem for each container of others under one of our names; returns the names that are to be adopted."""
     adopted: set[str] = set()
     for entry in (observed or {}).get("foreign") or []:
         name = container_name(entry)
@@ -131,9 +89,6 @@ def check_foreign(observed: dict[str, Any] | None, containers: list[str], adopt:
             else:
                 remedy = f"Remove it (docker rm -f {name}), or set vllm_adopt_containers to replace it safely."
                 findings.problem("container_foreign", state, remedy)
-        elif entry.get("privileged") and entry.get("npu") and entry.get("state") not in GONE_STATES:
-            message = f"container {name} is privileged with Ascend mounts: which NPUs it uses cannot be told"
-            findings.warn("foreign_privileged", message, "Make sure that it uses none of the nodes planned here.")
     return adopted
 
 
@@ -182,13 +137,13 @@ def _expected(
         listener.get("process") == "docker-proxy",
     )
     if own and own.get("container"):
-        if _same_id(holder, str(own["container"].get("id") or "")):
+        if same_id(holder, str(own["container"].get("id") or "")):
             return True
         if proxy and port in (own.get("ports") or []):
             return True
     for entry in foreign:
         if container_name(entry) in names and (
-            _same_id(holder, str(entry.get("id") or "")) or (proxy and port in (entry.get("ports") or []))
+            same_id(holder, str(entry.get("id") or "")) or (proxy and port in (entry.get("ports") or []))
         ):
             return True
     return False
@@ -206,5 +161,6 @@ def container_name(entry: dict[str, Any]) -> str:
     return str(entry.get("container") or "").lstrip("/")
 
 
-def _same_id(one: str, other: str) -> bool:
+def same_id(one: str, other: str) -> bool:
+    """True when two container ids, one of which may be cut short, are the same."""
     return len(one) >= 12 and len(other) >= 12 and (one.startswith(other) or other.startswith(one))

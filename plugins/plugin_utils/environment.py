@@ -45,6 +45,18 @@ def open_variables(settings: dict[str, Any], instance: dict[str, Any], findings:
     return variables
 
 
+def add_defaults(
+    instance: str, defaults: dict[str, str], variables: dict[str, str], secrets: dict[str, str], findings: Findings
+) -> None:
+    """Add the profile's variables to the open ones; the operator's own of the same name, open or secret, win."""
+    for name, value in defaults.items():
+        if name in variables or name in secrets:
+            why = f"the operator's own takes the place of the profile's {value}"
+            findings.why(f"instance {instance}: variable {name}", why, "vllm_environment")
+        else:
+            variables[name] = value
+
+
 def secret_values(settings: dict[str, Any], instance: dict[str, Any]) -> dict[str, str]:
     """The variables whose values only the environment file on the host may hold, by name."""
     addresses = _addresses(settings, instance)

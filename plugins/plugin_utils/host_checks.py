@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the vllm_ascend.fleet authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What speaks against a host itself: its hardware, container engine and systemd."""
+"""What speaks against a host itself: its hardware, its driver and its system."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import Any
 from ..module_utils.detection import FAMILY_PROBLEMS
 from .plain import Findings, listed
 from .profiles import DEFAULT_DRIVER
-from .versions import older
 
-DOCKER_MINIMUM = (18, 9)
-DOCKER_PULL_OPTION = (20, 10)
-DOCKER_CLONE3 = (20, 10, 10)
-SYSTEMD_MINIMUM = (243,)
+# Last digits of a mode by which others may not read and write.
+OTHERS_BARRED = ("0", "1", "2", "3", "4", "5")
+# How an option of docker run --security-opt is given.
+PROFILE_OPTION = "vllm_hardware_profiles: {{<family>: {{security_options: [{}]}}}}"
 NO_FAMILY = {
     "none": ("hardware_none", "no Ascend NPU was found on the host"),
     "unsupported": ("hardware_unsupported", "the host's Ascend NPU is not supported"),
@@ -97,7 +96,7 @@ def check_notices(facts: dict[str, Any], profile: dict[str, Any], findings: Find
             findings.warn("hardware_notice", notice["message"], notice["remedy"])
 
 
-def check_host(facts: dict[str, Any], findings: Findings) -> None:
+def check_host(facts: dict[str, Any], observed: dict[str, Any] | None, findings: Findings) -> None:
     """Warnings about the host that no problem follows from."""
     host = facts.get("host") or {}
     if (host.get("page_size") or 4096) > 4096:
@@ -107,56 +106,35 @@ def check_host(facts: dict[str, Any], findings: Findings) -> None:
         )
         findings.warn("page_size", message, remedy)
     if host.get("selinux") == "enforcing":
-        message = "SELinux is enforcing; an engine with SELinux support keeps containers from mounted host files"
-        findings.warn("selinux_enforcing", message, "Where mounts are denied, allow them by policy for the container.")
+        _check_selinux(((observed or {}).get("engine") or {}).get("security_options"), findings)
 
 
-def check_engine(observed: dict[str, Any] | None, live: bool, findings: Findings) -> None:
-    """Docker Engine 18.09 or newer must run, and systemd 243 or newer must be there.
-
-    What was not recorded is a problem on a live host only: a replay has no engine to be asked.
-    """
-    if observed is None:
+def _check_selinux(options: Any, findings: Findings) -> None:
+    """An engine without SELinux support starts containers that it does not confine; one with it may deny the mounts."""
+    confines = None if options is None else any("selinux" in str(option) for option in options)
+    if confines is False:
+        why = "SELinux is enforcing, and the engine does not confine containers by it (no selinux-enabled)"
+        findings.why("no SELinux label option", why, "docker info, SecurityOptions")
         return
-    engine, systemd = observed.get("engine"), observed.get("systemd")
-    install = "Install Docker Engine 18.09 or newer, enable and start it (systemctl enable --now docker)."
-    if engine is None:
-        if live:
-            findings.problem("engine_missing", "no container engine was found on the host", install)
-    elif engine.get("kind") != "docker":
-        message = f"the container engine is {engine.get('kind')} {engine.get('version') or ''}".rstrip()
-        findings.problem("engine_unsupported", message + "; only Docker is supported", install)
-    elif engine.get("running") is False or (live and not engine.get("running")):
-        message = f"Docker does not answer: {engine.get('error') or 'no reason given'}"
-        findings.problem("engine_stopped", message, "Start it (systemctl enable --now docker) and read its journal.")
-    elif older(engine.get("version"), DOCKER_MINIMUM):
-        message = f"Docker is version {engine['version']}; 18.09 is the oldest supported"
-        findings.problem("engine_too_old", message, install)
-    elif older(engine.get("version"), DOCKER_CLONE3):
-        message = (
-            f"Docker {engine['version']} is older than 20.10.10: new images may end with 'operation not permitted'"
-        )
-        findings.warn("engine_old", message, "Update Docker when the container's programs fail to start threads.")
-    if systemd is None or systemd.get("version") is None:
-        if live:
-            message = "systemd was not found on the host"
-            findings.problem("systemd_missing", message, "Services are systemd units: use a host with systemd 243+.")
-    elif older(systemd["version"], SYSTEMD_MINIMUM):
-        message = f"systemd is version {systemd['version']}; 243 is the oldest supported"
-        findings.problem("systemd_too_old", message, "Update the host's system.")
+    message = "SELinux is enforcing"
+    message += ", and the engine confines containers by it: mounted host files and nodes may be denied" * bool(confines)
+    message += "; an engine with SELinux support keeps containers from mounted host files" * (confines is None)
+    remedy = "Where access is denied (ausearch -m avc), allow it by policy, or give the containers label=disable: "
+    findings.warn("selinux_enforcing", message, remedy + PROFILE_OPTION.format("label=disable"))
 
 
-def engine_pull_option(observed: dict[str, Any] | None) -> str | None:
-    """ "never" as the value of docker run --pull, None for an engine that does not know the option."""
-    engine = (observed or {}).get("engine") or {}
-    return None if older(engine.get("version"), DOCKER_PULL_OPTION) else "never"
-
-
-def engine_runtime(observed: dict[str, Any] | None, findings: Findings) -> str | None:
-    """The runtime to name: runc where the Ascend runtime is the default, which would add devices and mounts itself."""
-    engine = (observed or {}).get("engine") or {}
-    if engine.get("default_runtime") != "ascend":
-        return None
-    why = "the engine's default runtime is ascend, and two ways of mapping NPUs exclude each other"
-    findings.why("runtime runc", why, "Project-HAMi/ascend-device-plugin issue 23")
-    return "runc"
+def check_node_modes(facts: dict[str, Any], chosen: list[str], findings: Findings) -> None:
+    """A warning about nodes that not everybody may open, for images that may not run as root (vllm-ascend 9490)."""
+    nodes = facts.get("device_nodes") or {}
+    for node in chosen[:1]:
+        entry = nodes.get(node) or {}
+        mode = str(entry.get("mode") or "")
+        if mode[-1:] in OTHERS_BARRED:
+            message = (
+                f"vllm_image names an image of yours, and {node} is {mode}, of {entry.get('uid')}:{entry.get('gid')}"
+            )
+            remedy = (
+                "The container's user must be root, or that user with an entry in /etc/passwd: without one HCCL fails "
+                "with several NPUs."
+            )
+            findings.warn("npu_node_mode", message, remedy)

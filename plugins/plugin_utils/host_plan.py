@@ -5,21 +5,36 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from .allocation import Nodes, Request, allocate, check_swaps, host_nodes
-from .conflicts import check_image_store, is_running, node_holders
-from .environment import check_secrets, open_variables, secret_values
-from .host_checks import check_driver, check_notices, engine_pull_option, engine_runtime
+from .allocation import Request, allocate, check_swaps
+from .conflicts import check_image_store, is_running
+from .engine_checks import engine_pull_option, engine_runtime
+from .environment import add_defaults, check_secrets, open_variables, secret_values
+from .hccl import BASE_PORT, PORT_RANGE, SOURCE, Need, base_ports, busy_ports, kept_base
+from .holders import check_unproven, doubtful_nodes, node_holders
+from .host_checks import check_driver, check_node_modes, check_notices
 from .image import choose_image, image_system
 from .instance_plan import Engine, Resources, instance_plan
+from .npu_nodes import Nodes, host_nodes
+from .parallel import applying_overlays, check_capture_sizes, tensor_parallel_size
 from .plain import Findings
 from .resources import check_npu_nodes, choose_devices, choose_mounts, with_overlays, wrong_type_remedy
-from .serve import Argument, check_refusals, parallel_ranks
+from .serve import Argument, check_refusals
 
 LOOPBACK = ("127.", "::1")
-# HCCL takes ports from its base on: two instances on the host network need ranges of their own (vllm-ascend issue 405).
-HCCL_BASE_PORT, HCCL_PORT_STEP = 60000, 100
+
+
+@dataclass
+class Parts:
+    """What an instance is made of; resources are null where it got no NPUs."""
+
+    instance: dict[str, Any]
+    arguments: list[Argument]
+    variables: dict[str, str]
+    secrets: dict[str, str]
+    resources: Resources | None = None
 
 
 class HostPlan:
@@ -39,7 +54,7 @@ class HostPlan:
         self.system = image_system(values, profile, host, findings)
         self.image = choose_image(values, profile, host, self.system, findings)
         if self.image is not None:
-            check_image_store(self.image, observed, findings)
+            check_image_store(self.image, observed, values["vllm_image"] is None, findings)
         check_driver(facts, findings)
         check_notices(facts, profile, findings)
         self.engine = Engine(
@@ -52,86 +67,114 @@ class HostPlan:
     def instances(self, extra: dict[str, list[Argument]]) -> list[dict[str, Any]]:
         """Every instance that can be planned, with the extra arguments of each by its name."""
         wanted, findings = self.values["vllm_instances"], self.findings
-        names = [instance["name"] for instance in wanted]
-        held = node_holders(self.facts, self.observed, names)
-        nodes = host_nodes(self.facts, self.profile["nodes_per_card"], held)
-        check_npu_nodes(self.facts, nodes, self.profile["title"], findings)
+        nodes = self._nodes()
         given = allocate(self._requests(), nodes, findings) if nodes.names else {}
-        check_swaps(names, given, self._running_nodes(), findings)
+        check_swaps([instance["name"] for instance in wanted], given, self._running_nodes(), findings)
         if not given:
             # Nothing can be planned, but what the host lacks beside NPUs is said as well.
             choose_devices(self.profile, self.facts, [], findings)
             choose_mounts(self.profile, self.facts, self.system, findings)
-        plans = []
-        for place, instance in enumerate(wanted):
-            arguments = extra[instance["name"]]
-            check_refusals(f"extra_args of instance {instance['name']}", arguments, self.profile, findings)
-            variables = open_variables(self.values, instance, findings)
-            secrets = secret_values(self.values, instance)
-            check_secrets(instance, variables, secrets, findings)
-            self._check_access(instance, secrets)
-            self._check_folders(instance)
-            if instance["name"] not in given:
-                continue
-            resources = self._resources(instance, given[instance["name"]], nodes, arguments)
-            if len(resources.npus) > 1 and place and resources.rules["network"] == "host":
-                variables.setdefault("HCCL_IF_BASE_PORT", str(HCCL_BASE_PORT + HCCL_PORT_STEP * place))
-                why = "other instances on the host network take HCCL's default ports"
-                findings.why(f"instance {instance['name']}: HCCL_IF_BASE_PORT", why, "vllm-ascend issue 405")
-            if self.image is None:
-                continue
-            plan = instance_plan(
-                instance, self.values, self.image, resources, self.engine, variables, secrets, arguments, findings
-            )
-            plans += [plan] if plan is not None else []
+        parts = [self._parts(instance, extra[instance["name"]]) for instance in wanted]
+        for part in parts:
+            if part.instance["name"] in given:
+                part.resources = self._resources(part, given[part.instance["name"]], nodes)
+        self._give_hccl_ports(parts)
+        if self.values["vllm_image"] is not None:
+            check_node_modes(self.facts, [node for chosen in given.values() for node in chosen], findings)
+        plans = [plan for plan in (self._plan(part) for part in parts) if plan is not None]
+        if (self.facts.get("npu_smi") or {}).get("status") == "hung":
+            # One call that hung is enough: what the operator accepts here, the verification does not try again.
+            for plan in plans:
+                plan["verification"]["npu_smi"] = None
         return plans
 
+    def _nodes(self) -> Nodes:
+        names = [instance["name"] for instance in self.values["vllm_instances"]]
+        host_memory = bool(self.profile.get("host_memory"))
+        held = node_holders(self.facts, self.observed, names, host_memory)
+        doubt = {} if host_memory else doubtful_nodes(self.facts, self.observed, names)
+        nodes = host_nodes(self.facts, self.profile["nodes_per_card"], held, doubt)
+        check_npu_nodes(self.facts, nodes, self.profile["title"], self.findings)
+        check_unproven(self.facts, self.observed, names, host_memory, self.findings)
+        return nodes
+
+    def _parts(self, instance: dict[str, Any], arguments: list[Argument]) -> Parts:
+        findings = self.findings
+        check_refusals(f"extra_args of instance {instance['name']}", arguments, self.profile, findings)
+        variables = open_variables(self.values, instance, findings)
+        secrets = secret_values(self.values, instance)
+        check_secrets(instance, variables, secrets, findings)
+        self._check_access(instance, secrets)
+        self._check_folders(instance)
+        return Parts(instance, arguments, variables, secrets)
+
+    def _plan(self, part: Parts) -> dict[str, Any] | None:
+        if part.resources is None or self.image is None:
+            return None
+        return instance_plan(
+            part.instance, self.values, self.image, part.resources, self.engine,
+            part.variables, part.secrets, part.arguments, self.findings,
+        )  # fmt: skip
+
     def _requests(self) -> list[Request]:
-        running = {entry["name"]: entry.get("npus") or [] for entry in (self.observed or {}).get("instances") or []}
-        default = self.profile["default_npus"]
-        return [
-            Request(i["name"], default if i["npus"] is None else i["npus"], list(running.get(i["name"], [])))
-            for i in self.values["vllm_instances"]
-        ]
+        known = {entry["name"]: entry for entry in (self.observed or {}).get("instances") or []}
+        default, requests = self.profile["default_npus"], []
+        for instance in self.values["vllm_instances"]:
+            found = known.get(instance["name"]) or {}
+            npus = default if instance["npus"] is None else instance["npus"]
+            running = bool(found) and is_running(found)
+            requests.append(Request(instance["name"], npus, list(found.get("npus") or []), running))
+        return requests
 
     def _running_nodes(self) -> dict[str, list[str]]:
         known = (self.observed or {}).get("instances") or []
         return {entry["name"]: list(entry.get("npus") or []) for entry in known if is_running(entry)}
 
-    def _resources(
-        self, instance: dict[str, Any], chosen: list[str], nodes: Nodes, arguments: list[Argument]
-    ) -> Resources:
-        name, findings = instance["name"], self.findings
+    def _resources(self, part: Parts, chosen: list[str], nodes: Nodes) -> Resources:
+        instance, findings = part.instance, self.findings
+        name = instance["name"]
         why = f"npus: {instance['npus']}"
         if instance["npus"] is None:
             why = f"the family's default of {self.profile['default_npus']}, free nodes, whole cards first"
         findings.why(f"instance {name}: NPU nodes {', '.join(chosen)}", why, "device nodes on the host")
         self._check_cards(name, chosen, nodes)
-        rules = with_overlays(self.profile, nodes, chosen, f"instance {name}", findings)
+        size = tensor_parallel_size(instance, chosen, part.arguments, findings)
+        applying = applying_overlays(chosen, nodes, size, part.arguments, part.variables)
+        rules = with_overlays(self.profile, applying, f"instance {name}", findings)
+        check_capture_sizes(f"extra_args of instance {name}", part.arguments, rules, findings)
+        add_defaults(name, rules.get("environment") or {}, part.variables, part.secrets, findings)
+        if instance["shm_size"]:
+            rules = {**rules, "shm_size": instance["shm_size"]}
+            findings.why(f"instance {name}: shm size {instance['shm_size']}", "the operator set it", "vllm_shm_size")
         return Resources(
             rules=rules,
             npus=chosen,
             devices=choose_devices(rules, self.facts, chosen, findings),
             mounts=choose_mounts(rules, self.facts, self.system, findings),
-            tensor_parallel_size=self._tensor_parallel_size(instance, chosen, arguments),
+            tensor_parallel_size=size,
         )
 
-    def _tensor_parallel_size(
-        self, instance: dict[str, Any], chosen: list[str], arguments: list[Argument]
-    ) -> int | None:
-        """The size to pass: the operator's, else all nodes where they asked for more than one."""
-        size, groups, name = instance["tensor_parallel_size"], parallel_ranks(arguments), instance["name"]
-        if size is None and (instance["npus"] is None or len(chosen) == 1):
-            return None
-        if size is None and len(chosen) % groups == 0:
-            return len(chosen) // groups
-        if size is None or size * groups > len(chosen):
-            asked = f"tensor parallel size {size}" if size else "a tensor parallel size"
-            message = f"instance {name} has {len(chosen)} NPU nodes, and asks for {asked}"
-            message += f" in {groups} groups" if groups > 1 else ""
-            remedy = "Give it as many npus as tensor, pipeline and data parallel size multiplied."
-            self.findings.problem("parallel_size_mismatch", message, remedy)
-        return int(size) if size else None
+    def _give_hccl_ports(self, parts: list[Parts]) -> None:
+        """A range of HCCL ports for each instance of several NPUs on the host network."""
+        known = {entry["name"]: entry for entry in (self.observed or {}).get("instances") or []}
+        needing = [
+            part for part in parts
+            if part.resources is not None and len(part.resources.npus) > 1 and part.resources.rules["network"] == "host"
+            and not {PORT_RANGE} & (set(part.variables) | set(part.secrets)) and BASE_PORT not in part.secrets
+        ]  # fmt: skip
+        needs = [
+            Need(part.instance["name"], part.variables.get(BASE_PORT), kept_base(known.get(part.instance["name"])))
+            for part in needing
+        ]
+        names = [part.instance["name"] for part in parts]
+        ports = {part.instance["port"]: part.instance["name"] for part in parts}
+        chosen = base_ports(needs, busy_ports(self.observed, names), ports, self.findings)
+        for part in needing:
+            name = part.instance["name"]
+            if name in chosen and BASE_PORT not in part.variables:
+                part.variables[BASE_PORT] = str(chosen[name])
+                why = "a range of its own: two instances on the host network cannot share HCCL's ports"
+                self.findings.why(f"instance {name}: {BASE_PORT} {chosen[name]}", why, SOURCE)
 
     def _check_cards(self, name: str, chosen: list[str], nodes: Nodes) -> None:
         least, title = self.profile.get("min_npus", 1), self.profile["title"]

@@ -140,10 +140,6 @@ def _check_release(version: str, profile: dict[str, Any], findings: Findings) ->
     if known is not None and release > known:
         message = f"{version} is newer than the newest release known here, {rules['known_to']}"
         findings.warn("release_newer_than_data", message, "The newest known rules apply; check the release notes.")
-    for bad in rules.get("known_bad", []):
-        if bad["release"] == version:
-            remedy = f"Choose another release ({origin_of(profile, bad['origin'])})."
-            findings.warn("release_known_bad", f"{version} is reported broken on {title}: {bad['reason']}", remedy)
     return True
 
 

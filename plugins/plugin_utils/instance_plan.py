@@ -180,7 +180,7 @@ def _container(
         "stop_signal": "SIGINT",
         "log_driver": "json-file",
         "log_options": dict(LOG_OPTIONS),
-        "security_options": [],
+        "security_options": list(rules.get("security_options") or []),
         "runtime": engine.runtime,
     }
 

@@ -14,8 +14,8 @@ Finding = dict[str, str]
 # What a value of the wrong shape can make of a filter's work.
 WRONG_INPUT = (TypeError, ValueError, LookupError, AttributeError)
 HIDDEN = "***"
-# Problems that an operator may accept by vllm_accept_problems, and what is risked then: judgements about a host that may
-# be wrong. What cannot work, or would harm a service that runs, is not among them.
+# Problems that an operator may accept by vllm_accept_problems, and what is risked then: judgements about a host, which
+# may be wrong. What cannot work, or would harm a service that runs, is not among them.
 ACCEPTABLE = {
     "npu_smi_hung": "a dead chip shows only when the service starts",
     "npu_held": "the container may find its NPU in use (-8020)",
@@ -23,6 +23,9 @@ ACCEPTABLE = {
     "release_known_bad": "the image is reported not to start",
     "driver_known_bad": "the driver is reported not to work with the image",
     "model_too_large": "the service may end for want of memory",
+    "serve_option_unknown": "vLLM Ascend ignores the key, and vLLM does not start with it",
+    "serve_flag_unknown": "vllm serve ends at once if it does not know the flag",
+    "disk_too_small": "the pull may fill the disk",
     "hccn_conf_missing": "the service may answer wrongly without any error",
     "capture_sizes_too_many": "the chip may run out of event ids while it captures",
 }

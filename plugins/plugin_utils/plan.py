@@ -9,10 +9,12 @@ from typing import Any
 
 from ..module_utils.instance_state import container_name as planned_name
 from .conflicts import check_foreign, check_ports
-from .host_checks import check_engine, check_host, choose_family
+from .engine_checks import check_engine
+from .host_checks import check_host, choose_family
 from .host_plan import HostPlan
 from .plain import Findings, kind_of, plain
 from .profiles import merge_profiles, profile_errors
+from .rule_checks import RuleChecks
 from .serve import parse_extra_args
 from .settings import resolve_settings
 
@@ -39,8 +41,10 @@ def deployment_plan(
     values = resolve_settings(given, findings)
     wanted = values["vllm_instances"]
     family, profile = choose_family(facts, values, _profiles(shipped, values, findings), findings)
-    check_engine(observed, values["vllm_sysroot"] is None, findings)
-    check_host(facts, findings)
+    # Only a live host, or a bundle of one, tells its Python: what is missing there was not just left out of a copy.
+    whole = values["vllm_sysroot"] is None or (facts.get("host") or {}).get("python") is not None
+    check_engine(observed, whole, findings)
+    check_host(facts, observed, findings)
     names = [planned_name(instance["name"]) for instance in wanted]
     adopted = check_foreign(observed, names, values["vllm_adopt_containers"], findings)
     check_ports(wanted, observed, adopted, findings)
@@ -50,10 +54,14 @@ def deployment_plan(
         )
         for instance in wanted
     }
+    checks = RuleChecks(rules, facts, values, observed, findings)
+    extra = checks.arguments(extra, profile)
     plan: dict[str, Any] = {"family": family, "product": facts.get("product"), "image": None, "instances": []}
     if profile is not None:
         host = HostPlan(facts, values, profile, observed, findings)
+        checks.host(family, profile, host.system)
         plan["image"], plan["instances"] = host.image, host.instances(extra)
+    checks.models(profile, extra, plan["instances"])
     plan.update(explain=findings.explain, problems=findings.problems, warnings=findings.warnings)
     return plan
 

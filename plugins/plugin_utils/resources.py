@@ -7,35 +7,37 @@ from __future__ import annotations
 
 from typing import Any
 
-from .allocation import NODE, Nodes
+from .npu_nodes import NODE, Nodes
 from .plain import Findings, listed
-from .profiles import on_host, origin_of
+from .profiles import OVERLAYS, on_host, origin_of
 
 DEVICE_TYPES = ("char", "directory", None)
 # A driver that is not there explains every missing node by itself.
 NO_NODES_KNOWN = ("no_npu", "no_driver", "device_nodes_missing", "npu_passthrough")
 LIST_KEYS = ("devices", "mounts")
+MAP_KEYS = ("serve_args", "environment")
 
 
-def with_overlays(
-    profile: dict[str, Any], nodes: Nodes, chosen: list[str], where: str, findings: Findings
-) -> dict[str, Any]:
-    """The profile with its rules for several NPUs, or for several cards, applied where that many are chosen."""
+def with_overlays(profile: dict[str, Any], applying: dict[str, str], where: str, findings: Findings) -> dict[str, Any]:
+    """The profile with its overlays applied: applying names each with the reason, as a sentence says it."""
     result = profile
-    for key, applies, what in (
-        ("several_npus", len(chosen) > 1, f"{len(chosen)} NPU nodes"),
-        ("several_cards", nodes.on_cards(chosen) > 1, f"{nodes.on_cards(chosen)} cards"),
-    ):
+    for key in (key for key in OVERLAYS if key in applying):
         overlay = profile.get(key)
-        if not overlay or not applies:
+        if not overlay:
             continue
-        changes = {k: v for k, v in overlay.items() if k not in ("origin", "serve_args", *LIST_KEYS)}
+        named = {k: v for k, v in overlay.items() if k != "origin" and not k.endswith("_origin")}
+        changes = {k: v for k, v in named.items() if k not in LIST_KEYS + MAP_KEYS}
         changes.update({k: result[k] + overlay[k] for k in LIST_KEYS if k in overlay})
-        if "serve_args" in overlay:
-            changes["serve_args"] = {**result["serve_args"], **overlay["serve_args"]}
+        changes.update({k: {**result.get(k, {}), **overlay[k]} for k in MAP_KEYS if k in overlay})
         result = {**result, **changes}
-        rules = listed(k for k in overlay if k != "origin")
-        findings.why(f"{where}: rules for {what}", f"they change {rules}", origin_of(profile, overlay["origin"]))
+        origins: dict[str, list[str]] = {}
+        for name, value in named.items():
+            shown = f"{name} ({listed(value)})" if name in MAP_KEYS else name
+            origins.setdefault(overlay.get(f"{name}_origin", overlay["origin"]), []).append(shown)
+        for origin, names in origins.items():
+            findings.why(
+                f"{where}: rules for {applying[key]}", f"they change {listed(names)}", origin_of(profile, origin)
+            )
     return result
 
 
@@ -90,10 +92,12 @@ def choose_mounts(
     driver = (facts.get("driver") or {}).get("install_path")
     applying = [rule for rule in rules["mounts"] if rule.get("image_os") in (None, system)]
     replaced = {target for rule in applying for target in rule.get("replaces", [])}
+    # A later rule for the same place takes that of the earlier.
+    by_target = {rule["target"].rstrip("/"): rule for rule in applying if rule["target"].rstrip("/") not in replaced}
     mounts = []
-    for rule in applying:
-        source, target = on_host(rule["source"], driver), rule["target"].rstrip("/")
-        if target in replaced or not _mountable(rule, source, rules, facts, findings):
+    for target, rule in by_target.items():
+        source = on_host(rule["source"], driver)
+        if not _mountable(rule, source, rules, facts, findings):
             continue
         mount = {"source": source, "target": target, "read_only": rule.get("read_only", True), "type": rule["type"]}
         mounts.append(mount)
@@ -105,40 +109,68 @@ def choose_mounts(
 def _mountable(
     rule: dict[str, Any], source: str, rules: dict[str, Any], facts: dict[str, Any], findings: Findings
 ) -> bool:
-    """True when the source is to be mounted; a required one always is, so that the plan shows what it should be."""
+    """True when the source is to be mounted; a required one always is, so that the plan shows what it should be.
+
+    One that the operator accepts to be without is not: docker cannot mount what is not there.
+    """
     required, origin = rule["presence"] == "required", origin_of(rules, rule["origin"])
     entry = (facts.get("paths") or {}).get(source)
-    kind = (entry or {}).get("type")
     if entry is None:
         if required:
             message = f"{source} was not looked at, and {rules['title']} needs it"
             findings.problem("path_unknown", message, "Observe the host again with the paths of its profile.")
         return required
-    if kind in ("missing", "link_broken"):
-        if required:
-            findings.problem(
-                "path_missing", _missing(rule, source, entry, rules), _missing_remedy(source, facts, origin)
-            )
-        else:
-            findings.why(f"no mount {source}", "it is mounted only where it is present", origin)
-        return required
-    if kind != rule["type"]:
-        message = f"{source} is a {kind}, but a {rule['type']} is needed by {rules['title']}"
+    fault = _fault(rule, source, entry)
+    if fault is None:
+        return _right_version(rule, source, entry, origin, findings)
+    code, words = fault
+    if required and "code" in rule:
+        findings.problem(rule["code"], f"{words}: {rule.get('without', '')}", _remedy(rule, origin))
+        return bool(entry.get("type") == rule["type"]) or not findings.accepts(rule["code"])
+    if code == "path_wrong_type":
         report = findings.problem if required else findings.warn
-        report("path_wrong_type", message, wrong_type_remedy(source, str(kind), rule["type"]))
-        return required
-    if rule.get("version") and entry.get("version") != rule["version"]:
-        why = f"its version is {entry.get('version')}; only version {rule['version']} is mounted"
-        findings.why(f"no mount {source}", why, origin)
-        return False
-    return True
+        remedy = wrong_type_remedy(source, str(entry.get("type")), rule["type"])
+        report(code, f"{words}, but a {rule['type']} is needed by {rules['title']}", remedy)
+    elif required:
+        message = f"{words}, and {rules['title']} needs the {rule['type']}"
+        findings.problem("path_missing", message, _missing_remedy(source, facts, origin))
+    elif "code" in rule:
+        findings.warn(rule["code"], f"{words}: {rule.get('without', '')}", _remedy(rule, origin))
+    else:
+        findings.why(f"no mount {source}", "it is mounted only where it is present", origin)
+    return required
 
 
-def _missing(rule: dict[str, Any], source: str, entry: dict[str, Any], rules: dict[str, Any]) -> str:
-    if entry.get("type") == "link_broken":
-        lost = f"{source} is a link to {entry.get('link')}, which does not exist"
-        return f"{lost}, and {rules['title']} needs the {rule['type']}"
-    return f"{source} does not exist, and {rules['title']} needs the {rule['type']}"
+def _fault(rule: dict[str, Any], source: str, entry: dict[str, Any]) -> tuple[str, str] | None:
+    """(code, what is wrong with it in words) of a path that cannot be mounted as it is, None when it can."""
+    kind = entry.get("type")
+    if kind == "link_broken":
+        return "path_missing", f"{source} is a link to {entry.get('link')}, which does not exist"
+    if kind == "missing":
+        return "path_missing", f"{source} does not exist"
+    if kind != rule["type"]:
+        return "path_wrong_type", f"{source} is a {kind}"
+    if rule.get("filled") and 0 in (entry.get("size"), entry.get("addresses")):
+        return "path_missing", f"{source} is empty" if entry.get("size") == 0 else f"{source} holds no address"
+    return None
+
+
+def _remedy(rule: dict[str, Any], origin: str) -> str:
+    return f"{rule.get('remedy', 'See the installation guide').rstrip('.')} ({origin})."
+
+
+def _right_version(
+    rule: dict[str, Any], source: str, entry: dict[str, Any], origin: str, findings: Findings
+) -> bool:  # fmt: skip
+    """True unless only another version of the file is mounted."""
+    wanted, found = rule.get("version"), entry.get("version")
+    if wanted in (None, found):
+        return True
+    findings.why(f"no mount {source}", f"its version is {found}; only version {wanted} is mounted", origin)
+    if "version_code" in rule:
+        message = f"{source} is of version {found}, and only version {wanted} is mounted: {rule.get('without', '')}"
+        findings.warn(rule["version_code"], message, _remedy(rule, origin))
+    return False
 
 
 def _missing_remedy(source: str, facts: dict[str, Any], origin: str) -> str:

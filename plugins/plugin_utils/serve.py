@@ -5,18 +5,34 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from .plain import Findings, listed, masked
 from .profiles import origin_of
 
 CONTAINER_PORT = 8000
-ALIASES = {"-cc": "--compilation-config", "-tp": "--tensor-parallel-size", "-pp": "--pipeline-parallel-size",
-                 "-dp": "--data-parallel-size", "-h": "--help"}  # fmt: skip
+# The short names of vLLM 0.23.0.
+ALIASES = {
+    "-ac": "--attention-config", "-asc": "--api-server-count", "-cc": "--compilation-config",
+    "-dcp": "--decode-context-parallel-size", "-dp": "--data-parallel-size", "-dpa": "--data-parallel-address",
+    "-dpb": "--data-parallel-backend", "-dpe": "--data-parallel-external-lb", "-dph": "--data-parallel-hybrid-lb",
+    "-dpl": "--data-parallel-size-local", "-dpm": "--data-parallel-multi-port-external-lb",
+    "-dpn": "--data-parallel-rank", "-dpp": "--data-parallel-rpc-port", "-dpr": "--data-parallel-start-rank",
+    "-ep": "--enable-expert-parallel", "-h": "--help", "-n": "--nnodes",
+    "-pcp": "--prefill-context-parallel-size", "-pp": "--pipeline-parallel-size", "-q": "--quantization",
+    "-r": "--node-rank", "-sc": "--speculative-config", "-tp": "--tensor-parallel-size",
+}  # fmt: skip
 # Flags whose value vLLM parses as JSON; bad JSON ends it with exit code 2 or 1 (tried with vLLM 0.23.0).
-JSON_FLAGS = ("--compilation-config", "--additional-config", "--speculative-config", "--kv-transfer-config")
+JSON_FLAGS = (
+    "--additional-config", "--attention-config", "--compilation-config", "--ec-transfer-config", "--eplb-config",
+    "--kernel-config", "--kv-events-config", "--kv-transfer-config", "--limit-mm-per-prompt", "--media-io-kwargs",
+    "--mm-processor-kwargs", "--override-generation-config", "--pooler-config", "--profiler-config",
+    "--speculative-config", "--structured-outputs-config",
+)  # fmt: skip
 # Flags that the plan gives itself, or that would take the endpoint from under the readiness check.
 RESERVED = {
     "--model": "Set the model as vllm_model (an instance's model).",
@@ -36,6 +52,8 @@ RESERVED = {
 }
 # Their values are neither shown nor kept.
 SECRET_FLAGS = ("--api-key", "--hf-token")
+# Text of more characters is not tried as a literal of Python.
+LONGEST_LITERAL = 10_000
 # argparse takes prefixes that are unique; one this short is not taken for an abbreviation here.
 SHORTEST_PREFIX = 5
 EXTRA_REMEDY = (
@@ -131,13 +149,13 @@ def _from_dict(entry: dict[str, Any]) -> list[Argument]:
     return arguments
 
 
-def _means(name: str, flag: str) -> bool:
+def means(name: str, flag: str) -> bool:
     """True for a flag's name, and for what argparse takes for its abbreviation."""
     return name == flag or (len(name) >= SHORTEST_PREFIX and flag.startswith(name))
 
 
 def _is_secret(name: str) -> bool:
-    return any(_means(name, flag) for flag in SECRET_FLAGS)
+    return any(means(name, flag) for flag in SECRET_FLAGS)
 
 
 def _check_argument(where: str, argument: Argument, findings: Findings) -> None:
@@ -147,15 +165,14 @@ def _check_argument(where: str, argument: Argument, findings: Findings) -> None:
         _wrong(where, f"{shown!r} is no flag (a flag and its value are two entries)", findings)
         return
     for reserved, remedy in RESERVED.items():
-        if _means(name, reserved):
+        if means(name, reserved):
             findings.problem("extra_args_reserved", f"{where}: {shown} is given by the plan, not by hand", remedy)
             return
     if name in JSON_FLAGS and not argument.removes and "." not in shown.split("=", 1)[0]:
         for value in argument.values:
-            try:
-                json.loads(value)
-            except ValueError as failure:
-                _wrong(where, f"the value of {name} is no JSON ({failure}): {value}", findings)
+            flaw = json_flaw(value)
+            if flaw:
+                _wrong(where, f"the value of {name} is no JSON ({flaw}): {masked(value)}", findings)
     if any(re.search(r"[\x00-\x1f\x7f]", word) for word in argument.words):
         _wrong(where, f"{argument.words!r} holds a newline or another control character", findings)
 
@@ -164,17 +181,98 @@ def _wrong(where: str, message: str, findings: Findings) -> None:
     findings.problem("extra_args_invalid", f"{where}: {message}", EXTRA_REMEDY)
 
 
+def json_flaw(text: str) -> str | None:
+    """What is wrong with text that should be JSON, where, and what probably happened to it; None when it is JSON."""
+    try:
+        json.loads(text)
+    except RecursionError:
+        return "it is nested too deeply"
+    except ValueError as failure:
+        flaw = str(failure)
+    else:
+        return None
+    try:
+        written = ast.literal_eval(text) if len(text) <= LONGEST_LITERAL else None
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        written = None
+    if isinstance(written, (dict, list)):
+        return f"{flaw}; it is written as Python writes it, JSON has double quotes and true, false, null"
+    if re.search(r"[{,]\s*'", text):
+        return f"{flaw}; it has single quotes where JSON has double ones"
+    if re.search(r'[{,]\s*\\"', text):
+        return f"{flaw}; its quotes are escaped, as for a shell, which does not read this"
+    if re.search(r"[{,]\s*[A-Za-z_]", text):
+        return f"{flaw}; its quotes are missing, a shell or YAML took them"
+    if text.count("{") > text.count("}") or text.count("[") > text.count("]"):
+        return f"{flaw}; a bracket is not closed, the rest may have gone into another word"
+    return flaw
+
+
+def json_values(argument: Argument) -> Iterator[Any]:
+    """What the argument's JSON holds; text that is no JSON is left out, parse_extra_args names it.
+
+    "--compilation-config.pass_config.enable_sp true" gives {"pass_config": {"enable_sp": True}}.
+    """
+    keys = argument.words[0].split("=", 1)[0].split(".")[1:] if argument.words else []
+    for text in argument.values:
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            if not keys:
+                continue
+            value = text
+        for key in reversed(keys):
+            value = {key.rstrip("+"): value}
+        yield value
+
+
 def check_refusals(where: str, arguments: list[Argument], profile: dict[str, Any], findings: Findings) -> None:
-    """A problem for each argument that the hardware is known to refuse."""
+    """A problem for each argument that the hardware is known to refuse, a warning for one without effect or test."""
     for rule in profile.get("refuses", []):
         for argument in arguments:
-            values = rule.get("values")
-            if argument.name != rule["flag"] or argument.removes:
+            if argument.name != rule["flag"] or argument.removes or not _meant(rule, argument):
                 continue
-            if values is None or any(value in values for value in argument.values):
-                shown = " ".join(argument.words)
-                remedy = f"Leave {shown} out of the extra arguments ({origin_of(profile, rule['origin'])})."
-                findings.problem("flag_refused", f"{where}: {shown} on {profile['title']}: {rule['reason']}", remedy)
+            path = ".".join(rule.get("json_path", []))
+            shown = masked(" ".join(argument.words))
+            message = f"{where}: {shown} on {profile['title']}: {rule['reason']}"
+            remedy = rule.get("remedy") or f"Leave {path or shown} out of the extra arguments."
+            remedy = f"{remedy.rstrip('.')} ({origin_of(profile, rule['origin'])})."
+            effect = rule.get("effect", "refused")
+            report = findings.problem if effect == "refused" else findings.warn
+            report(f"flag_{effect}", message, remedy)
+
+
+def _meant(rule: dict[str, Any], argument: Argument) -> bool:
+    """True when the argument has a value that the rule is about."""
+    values: list[Any] = list(argument.values)
+    if "json_path" in rule:
+        values = [found for value in json_values(argument) for found in _at(value, rule["json_path"])]
+        if not values:
+            return False
+    if "values" in rule:
+        return any(_same(value, choice) for value in values for choice in rule["values"])
+    if "except" in rule:
+        return any(not any(_same(value, choice) for choice in rule["except"]) for value in values)
+    return True
+
+
+def _at(value: Any, path: list[str]) -> list[Any]:
+    """The value at a path of keys, as a list of one; empty when it is not there."""
+    for key in path:
+        if not isinstance(value, dict) or key not in value:
+            return []
+        value = value[key]
+    return [value]
+
+
+def _same(given: Any, choice: Any) -> bool:
+    """Whether a value of the command line is the rule's: 0 and 0.0 are, TRUE and true are."""
+    if str(given).lower() == str(choice).lower():
+        return True
+    try:
+        return not isinstance(given, bool) and not isinstance(choice, bool) and float(given) == float(choice)
+    except (TypeError, ValueError):
+        return False
 
 
 def parallel_ranks(arguments: list[Argument]) -> int:
@@ -218,5 +316,5 @@ def _rendered(argument: Argument) -> list[str]:
 def _compact_text(text: str) -> str:
     try:
         return compact(json.loads(text))
-    except ValueError:
+    except (ValueError, RecursionError):
         return text

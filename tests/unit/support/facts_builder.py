@@ -20,6 +20,7 @@ from ansible_collections.vllm_ascend.fleet.plugins.module_utils.instance_state i
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PROFILES = ROOT / "roles" / "npu_host" / "vars" / "hardware"
+RULES = ROOT / "roles" / "npu_host" / "vars" / "rules"
 SPECS = ROOT / "tests" / "unit" / "data" / "documented_run_specs.json"
 CACHE = "/srv/model-cache"
 DRIVER = "/usr/local/Ascend"
@@ -44,6 +45,14 @@ def shipped_profiles() -> dict[str, Any]:
 def _read_profiles() -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for path in sorted(PROFILES.glob("*.yml")):
+        merged.update(yaml.safe_load(path.read_text()))
+    return merged
+
+
+def shipped_rules() -> dict[str, Any]:
+    """What the collection knows of releases, serve options and models, as include_vars merges it."""
+    merged: dict[str, Any] = {}
+    for path in sorted(RULES.glob("*.yml")):
         merged.update(yaml.safe_load(path.read_text()))
     return merged
 
@@ -146,6 +155,11 @@ def build_observed(**changes: Any) -> dict[str, Any]:
             "http_proxy": None,
             "https_proxy": None,
             "no_proxy": None,
+            "security_options": ["name=seccomp,profile=builtin"],
+            "cgroup_version": "1",
+            "rootless": False,
+            "userns_remap": False,
+            "runtimes": ["runc"],
         },
         "systemd": {"version": 252},
         "listeners": [],
@@ -158,9 +172,10 @@ def build_observed(**changes: Any) -> dict[str, Any]:
 
 
 def foreign(container: str, **changes: Any) -> dict[str, Any]:
-    """A container of somebody else."""
+    """A container of somebody else; it holds the devices that it has, unless changes say otherwise."""
     entry = {
         "container": container,
+        "engine": "docker",
         "id": container.encode().hex().ljust(64, "0")[:64],
         "image": "other:1",
         "state": "running",
@@ -169,6 +184,27 @@ def foreign(container: str, **changes: Any) -> dict[str, Any]:
         "ports": [],
         "npu": True,
         "ascend_visible_devices": None,
+        "holds": {"nodes": list(changes.get("devices", [])), "any": False, "why": None},
+    }
+    return {**entry, **changes}
+
+
+def chip(number: int | None, **changes: Any) -> dict[str, Any]:
+    """A chip of npu-smi's table at /dev/davinci<number> (null: its node is not proven), healthy and idle."""
+    entry = {
+        "device": None if number is None else f"/dev/davinci{number}",
+        "phy_id": number,
+        "npu_id": number,
+        "chip_id": 0,
+        "name": "910B3",
+        "health": "OK",
+        "bus_id": None,
+        "memory_total_mb": 65536,
+        "memory_used_mb": 3378,
+        "aicore_percent": 0,
+        "power_w": 90.0,
+        "temperature_c": 40,
+        "processes": [],
     }
     return {**entry, **changes}
 

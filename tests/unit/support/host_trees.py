@@ -1,14 +1,16 @@
 """Builds fake host trees: what a host shows of itself, as ordinary files below a folder, to be replayed as a sysroot.
 
-Ordinary files below dev/ stand for device nodes, and recorded/commands.json holds what programs printed. `build(root,
-name)` makes one of TREES; HostTree is for cases of one's own. It runs on Python 3.7, like the host code that it serves.
+Ordinary files below dev/ stand for device nodes, and recorded/commands.json holds what programs printed. family_host
+makes a healthy host, HostTree is for cases of one's own; whole odd hosts are described in tests/gallery/hosts. It runs
+on Python 3.7, like the host code that it serves.
 """
 
 from __future__ import annotations
 
 import json
 import pathlib
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 OS_RELEASE = {
@@ -19,6 +21,8 @@ INSTALL_INFO = (
     "UserName=HwHiAiUser\nUserGroup=HwHiAiUser\nDriver_Install_Type=full\nDriver_Install_Path_Param={path}\n"
     "Driver_Install_For_All=no\nDriver_Install_Status=complete\n"
 )
+# Of the driver and of npu-smi.
+VERSION = "25.5.1"
 CARD_NODES = ("davinci_manager", "devmm_svm", "hisi_hdc")
 # PCI id, subsystem vendor and device of one function of each family.
 PCI_IDS = {
@@ -67,8 +71,19 @@ class HostTree:
         return self
 
     def remove(self, path: str) -> HostTree:
-        """Take a file away."""
-        (self.root / path.lstrip("/")).unlink()
+        """Take a file, a link or a folder away."""
+        target = self.root / path.lstrip("/")
+        if target.is_dir() and not target.is_symlink():
+            shutil.rmtree(target)
+        else:
+            target.unlink()
+        return self
+
+    def symlink(self, path: str, target: str) -> HostTree:
+        """A symbolic link, with the words that it holds on the host."""
+        link = self.root / path.lstrip("/")
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(target)
         return self
 
     def folder(self, path: str) -> HostTree:
@@ -99,15 +114,22 @@ class HostTree:
         for name, value in values.items():
             self.put(f"{base}/{name}", f"0x{value}\n")
         if driver:
-            self.folder("sys/bus/pci/drivers/" + driver)
-            (self.root / base / "driver").symlink_to("../../drivers/" + driver)
+            self.folder("sys/bus/pci/drivers/" + driver).symlink(base + "/driver", "../../drivers/" + driver)
         if dev_id is not None:
             self.put(base + "/dev_id", f"{dev_id}\n")
         if virtual_of:
-            (self.root / base / "physfn").symlink_to("../" + virtual_of)
+            self.symlink(base + "/physfn", "../" + virtual_of)
         return self
 
-    def driver(self, path: str = "/usr/local/Ascend", version: str = "25.5.1") -> HostTree:
+    def node_table(self, rows: Sequence[tuple[str, int]]) -> HostTree:
+        """The driver's table of PCI address and N of /dev/davinciN, the same below each of its functions."""
+        lines = [f"{address.partition(':')[2]}  {node:<6} {place:<5}" for place, (address, node) in enumerate(rows)]
+        for address in sorted({address for address, _node in rows}):
+            text = "\n".join(["bdf      udevid add_id", *lines]) + "\n"
+            self.put(f"sys/bus/pci/devices/{address}/devdrv_sysfs_bdf_to_devid", text)
+        return self
+
+    def driver(self, path: str = "/usr/local/Ascend", version: str = VERSION) -> HostTree:
         """The driver package below path, and the file that names the path."""
         self.put("etc/ascend_install.info", INSTALL_INFO.format(path=path))
         base = path + "/driver/"
@@ -158,11 +180,21 @@ class Row(NamedTuple):
     chip_id: int
     second: int
     bus_id: str
+    health: str = "OK"
 
 
-def info_table(family: str, rows: Sequence[Row]) -> str:
-    """The table of `npu-smi info` in the layout of a family, all chips healthy and idle."""
-    name = CHIP_NAMES[family]
+def info_table(
+    family: str,
+    rows: Sequence[Row],
+    name: str | None = None,
+    version: str | None = None,
+    processes: Sequence[tuple[int, int, int, str, int]] | None = None,
+) -> str:
+    """The table of `npu-smi info` in the layout of a family, all chips of that name and driver.
+
+    processes are NPU id, chip id, pid, name and MB; without any (None) there is no table of processes.
+    """
+    name, version = name or CHIP_NAMES[family], version or VERSION
     titles: tuple[str, ...]
     second: tuple[str, ...]
     if family in ("atlas_300i_duo", "atlas_200i_pro"):
@@ -178,14 +210,21 @@ def info_table(family: str, rows: Sequence[Row]) -> str:
     if family == "atlas_950dt":
         titles = ("NPU ID", "Name", titles[1], titles[2])
         second = ("", "", "Bus-Id", "NPU Util(%)           Memory-Usage(MB)         HBM-Usage(MB)")
-    lines = ["| npu-smi 25.5.1    Version: 25.5.1 |", _border("-"), _line(titles), _line(second), _border("=")]
-    for npu, chip, second_id, bus in rows:
+    lines = [f"| npu-smi {version}    Version: {version} |", _border("-"), _line(titles), _line(second), _border("=")]
+    for npu, chip, second_id, bus, health in rows:
         if family == "atlas_950dt":
-            lines += [_line((str(npu), name, "OK", values[0])), _line(("", "", bus, values[1]))]
+            lines += [_line((str(npu), name, health, values[0])), _line(("", "", bus, values[1]))]
         else:
             ids = f"{chip:<6}" if family == "atlas_a2" else f"{chip:<6}{second_id}"
-            lines += [_line((f"{npu:<6}{name}", "OK", values[0])), _line((ids, bus, values[1]))]
+            lines += [_line((f"{npu:<6}{name}", health, values[0])), _line((ids, bus, values[1]))]
         lines.append(_border("="))
+    if processes is not None:
+        lines += [_line(("NPU     Chip", "Process id", "Process name", "Process memory(MB)")), _border("=")]
+        for npu in sorted({row.npu_id for row in rows}):
+            own = [process for process in processes if process[0] == npu]
+            lines += [_line((f"{npu:<8}{chip}", str(pid), name, str(mb))) for _npu, chip, pid, name, mb in own]
+            lines += [] if own else [f"| No running processes found in NPU {npu:<30} |"]
+            lines.append(_border("="))
     return "\n".join([_border("-"), *lines]) + "\n"
 
 
@@ -200,9 +239,11 @@ def _line(cells: Sequence[str]) -> str:
 # -- the trees ---------------------------------------------------------------------------------------------------------
 
 
-def card_host(root: Any, family: str, image_os: str = "ubuntu", functions: int = 2) -> HostTree:
+def card_host(
+    root: Any, family: str, image_os: str = "ubuntu", functions: int = 2, driver_path: str = "/usr/local/Ascend"
+) -> HostTree:
     """A healthy idle host with cards of a family on the PCI bus (not the 200I Pro)."""
-    tree = HostTree(root, image_os).driver()
+    tree = HostTree(root, image_os).driver(driver_path)
     rows: list[Row] = []
     for number in range(functions):
         address = f"0000:{0x81 + number:02x}:00.0"
@@ -211,6 +252,7 @@ def card_host(root: Any, family: str, image_os: str = "ubuntu", functions: int =
             rows.append(Row(number, chip, len(rows), address.upper()))
     tree.nodes(*[f"davinci{number}" for number in range(len(rows))])
     tree.nodes(*[name for name in CARD_NODES if not (family == "atlas_950dt" and name == "devmm_svm")])
+    tree.node_table([(row.bus_id.lower(), number) for number, row in enumerate(rows)])
     if family == "atlas_a3":
         rows = [Row(number // 2, number % 2, number, row.bus_id) for number, row in enumerate(rows)]
     return tree.npu_smi(info_table(family, rows))
@@ -226,132 +268,8 @@ def rc_module_host(root: Any, image_os: str = "ubuntu", product: str | None = "A
     return tree.product(0, product) if product else tree
 
 
-def family_host(root: Any, family: str, image_os: str = "ubuntu") -> HostTree:
-    """A healthy idle host of any of FAMILIES."""
+def family_host(root: Any, family: str, image_os: str = "ubuntu", **details: Any) -> HostTree:
+    """A healthy idle host of any of FAMILIES; details are those of rc_module_host or card_host."""
     if family == "atlas_200i_pro":
-        return rc_module_host(root, image_os)
-    return card_host(root, family, image_os)
-
-
-def no_npu(root: Any) -> HostTree:
-    """A Kunpeng server without NPUs: Huawei's network card and the processor's own class 1200 accelerator."""
-    tree = HostTree(root)
-    tree.pci("0000:03:00.0", ("1822", "19e5", "d136"), driver="hinic", pci_class="020000")
-    return tree.pci("0000:75:00.0", ("a250", "0000", "0000"), driver="hisi_zip")
-
-
-def no_driver(root: Any) -> HostTree:
-    """NPUs on the bus and nothing installed for them."""
-    tree = HostTree(root)
-    for number in range(2):
-        tree.pci(f"0000:{0x81 + number:02x}:00.0", PCI_IDS["atlas_a2"], driver=None)
-    return tree
-
-
-def half_driver(root: Any) -> HostTree:
-    """The kernel driver is bound, but there are no nodes, no package and no npu-smi."""
-    tree = HostTree(root)
-    for number in range(2):
-        tree.pci(f"0000:{0x81 + number:02x}:00.0", PCI_IDS["atlas_a2"])
-    return tree
-
-
-def first_generation(root: Any) -> HostTree:
-    """The first Ascend 910, whose npu-smi may print 910B: not supported."""
-    tree = HostTree(root).driver().nodes("davinci0", *CARD_NODES)
-    tree.pci("0000:c1:00.0", ("d801", "0200", "0100"))
-    return tree.npu_smi(info_table("atlas_a2", [Row(0, 0, 0, "0000:C1:00.0")]).replace("910B3", "910B "))
-
-
-def soc_310b(root: Any) -> HostTree:
-    """A 310B that is its own host (Atlas 200I A2): not supported."""
-    tree = HostTree(root).driver()
-    tree.nodes("davinci0", "davinci_manager", "svm0", "ts_aisle", "upgrade", "vdec", "vpc", "venc", "pngd", "acodec")
-    for path in RC_MODULE_FILES[:7]:
-        tree.put(path, "x")
-    return tree.npu_smi(info_table("atlas_200i_pro", [Row(0, 0, 0, "NA")]).replace("310P1", "310B4"), places=["sbin"])
-
-
-def mixed(root: Any) -> HostTree:
-    """An A2 card and a 300I Duo in one host."""
-    tree = card_host(root, "atlas_a2", functions=1)
-    return tree.pci("0000:01:00.0", PCI_IDS["atlas_300i_duo"]).nodes("davinci1", "davinci2")
-
-
-def passed_through(root: Any) -> HostTree:
-    """All NPUs are given to virtual machines."""
-    tree = HostTree(root)
-    return tree.pci("0000:81:00.0", PCI_IDS["atlas_a2"], driver="vfio-pci")
-
-
-def partly_passed_through(root: Any) -> HostTree:
-    """A Duo that the host uses beside an A2 card that a virtual machine has."""
-    tree = card_host(root, "atlas_300i_duo", functions=1)
-    return tree.pci("0000:c1:00.0", PCI_IDS["atlas_a2"], driver="vfio-pci")
-
-
-def sparse_nodes(root: Any) -> HostTree:
-    """Node numbers with gaps that differ from the NPU ids (vllm-ascend issue 2712); the driver tells its dev_id."""
-    tree = HostTree(root).driver().nodes(*CARD_NODES)
-    rows: list[Row] = []
-    for number, npu_id in enumerate((0, 32, 96)):
-        address = f"0000:{1 + number:02x}:00.0"
-        tree.pci(address, ("d802", "19e5", "3004"), dev_id=4 * number)
-        tree.nodes(f"davinci{4 * number}")
-        rows.append(Row(npu_id, 0, number, address.upper()))
-    return tree.npu_smi(info_table("atlas_a2", rows))
-
-
-def rebranded(root: Any) -> HostTree:
-    """An A2 card sold under another PCI vendor, with a subsystem that no table has."""
-    tree = HostTree(root).driver().nodes("davinci0", *CARD_NODES)
-    tree.pci("0000:81:00.0", ("d802", "20c6", "9999"), vendor="20c6")
-    return tree.npu_smi(info_table("atlas_a2", [Row(0, 0, 0, "0000:81:00.0")]))
-
-
-def virtual_functions(root: Any) -> HostTree:
-    """An A2 card with a virtual function beside it."""
-    tree = card_host(root, "atlas_a2", functions=1)
-    return tree.pci("0000:81:00.1", ("d805", "19e5", "3004"), virtual_of="0000:81:00.0")
-
-
-def ep_310p_unknown(root: Any) -> HostTree:
-    """A 310P card whose PCI ids several products share; npu-smi names it."""
-    tree = HostTree(root).driver().nodes("davinci0", *CARD_NODES)
-    tree.pci("0000:01:00.0", ("d500", "0200", "0100"))
-    tree.npu_smi(info_table("atlas_300i_duo", [Row(4, 0, 0, "0000:01:00.0")]))
-    return tree.product(4, "Atlas 300I Pro")
-
-
-def ub_950(root: Any) -> HostTree:
-    """950 NPUs on the UB bus: nothing on PCI."""
-    tree = HostTree(root).driver().nodes("davinci0", "davinci1", "davinci_manager", "hisi_hdc", "ummu/ummu0")
-    tree.folder("sys/bus/ub/devices").put("proc/asdrv_ub/version", "x")
-    tree.put("usr/local/Ascend/driver/script/feature.conf", "FEATURE_HD_CONNECT_IS_UB=y\n")
-    tree.put("etc/hccl_rootinfo.json", '{"version": "2.0"}')
-    tree.npu_smi(info_table("atlas_950dt", [Row(0, 0, 0, "NA"), Row(1, 0, 1, "NA")]))
-    lines = ["NPU ID   Slot ID   Chip ID   Chip Phy-ID   Chip Name"]
-    lines += [f"{number}        0         0         {number}             Ascend950DT" for number in range(2)]
-    return tree.record(["npu-smi", "info", "-m"], "\n".join(lines) + "\n")
-
-
-TREES: dict[str, Callable[[Any], HostTree]] = {
-    "no_npu": no_npu,
-    "no_driver": no_driver,
-    "half_driver": half_driver,
-    "first_generation": first_generation,
-    "soc_310b": soc_310b,
-    "mixed": mixed,
-    "passed_through": passed_through,
-    "partly_passed_through": partly_passed_through,
-    "sparse_nodes": sparse_nodes,
-    "rebranded": rebranded,
-    "virtual_functions": virtual_functions,
-    "ep_310p_unknown": ep_310p_unknown,
-    "ub_950": ub_950,
-}
-
-
-def build(root: Any, name: str) -> HostTree:
-    """Make the named tree below root."""
-    return TREES[name](root)
+        return rc_module_host(root, image_os, **details)
+    return card_host(root, family, image_os, **details)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import time
 
+from ansible_collections.vllm_ascend.fleet.plugins.module_utils import commands
 from ansible_collections.vllm_ascend.fleet.plugins.module_utils.commands import run
 
 
@@ -27,6 +30,38 @@ def test_time_limit_kills_the_whole_group_and_keeps_what_was_printed():
     result = run(["sh", "-c", "echo begun; sleep 60 & sleep 60"], 0.5)
     assert result.timed_out and result.rc is None and result.stdout == "begun\n"
     assert time.monotonic() - start < 10
+
+
+def test_a_program_that_sigkill_does_not_end_is_left_behind(monkeypatch, tmp_path):
+    """npu-smi can sit in an uninterruptible wait of the driver; here the signal is not sent, which is the same."""
+    sent = []
+    monkeypatch.setattr(commands.os, "killpg", lambda group, number: sent.append((group, number)))
+    start = time.monotonic()
+    result = run(["sh", "-c", f"echo $$ > {tmp_path}/pid; echo begun; sleep 60"], 1)
+    took = time.monotonic() - start
+    group = int((tmp_path / "pid").read_text())
+    try:
+        assert result.timed_out and result.rc is None and result.stdout == "begun\n"
+        assert took < 2, "more than the limit and a second"
+        assert sent == [(group, signal.SIGKILL)]
+        os.kill(group, 0)
+    finally:
+        monkeypatch.undo()
+        os.killpg(group, signal.SIGKILL)
+        os.waitpid(group, 0)
+
+
+def test_a_child_that_went_to_a_group_of_its_own_does_not_hold_the_call(tmp_path):
+    """It keeps the output open, as a daemon does; the call ends all the same and knows what was printed."""
+    start = time.monotonic()
+    script = "setsid sh -c 'echo $$ > {0}/pid; echo left; sleep 60' & while [ ! -s {0}/pid ]; do sleep 0.01; done"
+    result = run(["sh", "-c", script.format(tmp_path) + "; sleep 60"], 1)
+    took = time.monotonic() - start
+    os.killpg(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+    assert result.timed_out and took < 2
+    quick = run(["sh", "-c", script.format(tmp_path)], 20)
+    os.killpg(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+    assert (quick.rc, quick.timed_out) == (0, False)
 
 
 def test_locale_is_fixed_and_environment_is_added():

@@ -108,6 +108,38 @@ def test_pci_and_npu_smi_that_disagree_are_both_told():
     assert "910_93" in words(decision)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"smi_generations": ("310P", "910B")},
+        {"driver_generations": (("310P",),)},
+        {"ub_bus": True},
+        {"architecture": "aarch64", "rc_files": RC_FILES, "nodes": ("davinci0", "davinci1", "user_config")},
+    ],
+    ids=["npu-smi names more", "the driver has others", "a UB bus", "a system on chip of its own"],
+)
+def test_what_is_not_on_the_pci_bus_is_not_overlooked(changes):
+    decision = decide(card(pci("d802"), **changes))
+    assert (decision.family, codes(decision)) == ("unknown", ["conflicting_evidence"])
+    assert "d802" in words(decision)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"driver_generations": (("910B", "910_93"),)},
+        {"architecture": "aarch64", "rc_files": RC_FILES, "nodes": ("davinci0", "user_config")},
+        {"package_ub": True},
+    ],
+    ids=["one of the driver's kinds", "files of a system on chip alone", "a package for several buses"],
+)
+def test_what_the_pci_bus_accounts_for_is_no_conflict(changes):
+    assert (decide(card(pci("d802"), **changes)).family, codes(decide(card(pci("d802"), **changes)))) == (
+        "atlas_a2",
+        [],
+    )
+
+
 def test_a_driver_for_other_chips_is_a_problem_of_a_known_family():
     decision = decide(card(pci("d802"), package_generations=("910_93",)))
     assert (decision.family, codes(decision)) == ("atlas_a2", ["driver_mismatch"])
@@ -215,6 +247,13 @@ def test_950_on_the_ub_bus(changes):
     assert (decide(evidence).family, decide(evidence).problems) == ("atlas_950dt", [])
 
 
+def test_the_driver_s_own_list_shows_a_950():
+    evidence = Evidence(nodes=("davinci0",), package_status="installed", driver_generations=(("950",),))
+    assert decide(evidence).family == "atlas_950dt"
+    other = evidence._replace(ub_bus=True, driver_generations=(("910B", "910_93"),))
+    assert codes(decide(other)) == ["conflicting_evidence"]
+
+
 def test_ub_bus_and_other_chips():
     evidence = Evidence(nodes=("davinci0",), package_status="installed", ub_bus=True, smi_generations=("910B",))
     assert codes(decide(evidence)) == ["conflicting_evidence"]
@@ -229,6 +268,22 @@ def test_nodes_alone_prove_nothing():
 def test_nothing_at_all():
     decision = decide(Evidence())
     assert (decision.family, codes(decision), decision.evidence) == ("none", ["no_npu"], [])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"smi_loads": True}, {"driver_generations": (("310P",),)}, {"resetting": ("0000:01:00.0",)}],
+    ids=["npu-smi shows chips or hangs", "the driver lists chips", "a bus is being reset"],
+)
+def test_npus_that_are_out_of_sight_are_not_none(changes):
+    decision = decide(Evidence(**changes))
+    assert decision.family == "unknown"
+    assert "unknown_npu" in codes(decision)
+
+
+def test_a_driver_with_other_chips_than_the_system_on_chip():
+    assert codes(decide(SOC._replace(driver_generations=(("310B",),)))) == ["conflicting_evidence"]
+    assert decide(SOC._replace(driver_generations=(("310P",),))).family == "atlas_200i_pro"
 
 
 def test_a_package_without_npus_is_none_and_told():
@@ -259,6 +314,20 @@ def test_nodes_without_a_driver_link_are_no_problem():
     assert decide(card(pci("d802", driver=None))).problems == []
 
 
+def test_a_container_without_nodes_is_told_how_to_get_them():
+    decision = decide(card(pci("d802"), nodes=(), container=True))
+    assert codes(decision) == ["device_nodes_missing"]
+    assert "container" in words(decision) and "--device" in words(decision)
+
+
+def test_a_package_that_is_only_partly_there():
+    decision = decide(
+        card(pci("d802"), package_status="incomplete", package_incomplete="/usr/local/Ascend/driver/lib64")
+    )
+    assert codes(decision) == ["driver_install_incomplete"]
+    assert "/usr/local/Ascend/driver/lib64" in words(decision)
+
+
 def test_unfinished_installation():
     decision = decide(card(pci("d802"), package_status="incomplete", install_status="failed"))
     assert codes(decision) == ["driver_install_incomplete"]
@@ -268,6 +337,13 @@ def test_unfinished_installation():
 def test_all_npus_given_to_virtual_machines():
     decision = decide(Evidence(pci=(pci("d802", driver="vfio-pci"),)))
     assert (decision.family, codes(decision)) == ("atlas_a2", ["npu_passthrough"])
+
+
+@pytest.mark.parametrize("driver", ["hisi-acc-vfio-pci", "pci-stub"])
+def test_other_drivers_that_give_an_npu_away(driver):
+    decision = decide(Evidence(pci=(pci("d802", driver=driver),)))
+    assert codes(decision) == ["npu_passthrough"]
+    assert driver in words(decision)
 
 
 def test_npus_given_away_do_not_count():

@@ -58,21 +58,31 @@ def test_what_is_no_docker(text):
             "default_runtime": "ascend", "docker_root": "/data/docker", "live_restore": False,
             "http_proxy": "http://xxxxx:xxxxx@proxy.example.com:3128",
             "https_proxy": "http://xxxxx:xxxxx@proxy.example.com:3128",
-            "no_proxy": "localhost,127.0.0.1", "containerd_images": False,
+            "no_proxy": "localhost,127.0.0.1", "containerd_images": False, "runtimes": ["ascend", "runc"],
+            "security_options": ["name=seccomp,profile=default"], "rootless": False, "userns_remap": False,
+            "cgroup_version": None,
         }),
         ("20.10.24", {
             "default_runtime": "runc", "docker_root": "/var/lib/docker", "live_restore": False,
             "http_proxy": None, "https_proxy": None, "no_proxy": None, "containerd_images": False,
+            "runtimes": ["io.containerd.runc.v2", "io.containerd.runtime.v1.linux", "runc"],
+            "security_options": ["name=apparmor", "name=seccomp,profile=default", "name=cgroupns"],
+            "rootless": False, "userns_remap": False, "cgroup_version": "2",
         }),
         ("24.0.7", {
             "default_runtime": "runc", "docker_root": "/var/lib/docker", "live_restore": True,
             "http_proxy": "http://xxxxx:xxxxx@proxy.example.com:3128",
             "https_proxy": "http://xxxxx:xxxxx@proxy.example.com:3128",
-            "no_proxy": "localhost", "containerd_images": False,
+            "no_proxy": "localhost", "containerd_images": False, "runtimes": ["io.containerd.runc.v2", "runc"],
+            "security_options": ["name=seccomp,profile=builtin"], "rootless": False, "userns_remap": False,
+            "cgroup_version": "1",
         }),
         ("29.0.2", {
             "default_runtime": "runc", "docker_root": "/var/lib/docker", "live_restore": False,
             "http_proxy": None, "https_proxy": None, "no_proxy": None, "containerd_images": True,
+            "runtimes": ["io.containerd.runc.v2", "runc"],
+            "security_options": ["name=apparmor", "name=seccomp,profile=builtin", "name=cgroupns"],
+            "rootless": False, "userns_remap": False, "cgroup_version": "2",
         }),
     ],
 )  # fmt: skip
@@ -82,6 +92,23 @@ def test_info(version, expected):
 
 def test_an_empty_info_is_all_null():
     assert set(engine.parse_info("{}").values()) == {None, False}
+
+
+@pytest.mark.parametrize(
+    "options, rootless, userns_remap",
+    [
+        (["name=seccomp,profile=builtin", "name=rootless", "name=cgroupns"], True, False),
+        (["name=apparmor", "name=userns"], False, True),
+        (["name=selinux", "name=rootlesskit"], False, False),
+        ([], False, False),
+        (None, None, None),
+        ("name=rootless", None, None),
+    ],
+)
+def test_security_options(options, rootless, userns_remap):
+    found = engine.parse_info(json.dumps({"SecurityOptions": options}))
+    assert (found["rootless"], found["userns_remap"]) == (rootless, userns_remap)
+    assert found["security_options"] == (options if isinstance(options, list) else None)
 
 
 @pytest.mark.parametrize(
@@ -146,10 +173,12 @@ def test_foreign_containers():
     assert found["vllm-hand"] == {
         "container": "vllm-hand", "id": "2a" * 32, "image": "quay.io/ascend/vllm-ascend:v0.22.1", "state": "exited",
         "devices": ["/dev/davinci2", "/dev/davinci10"], "privileged": False, "ports": [], "npu": True,
-        "ascend_visible_devices": None,
+        "ascend_visible_devices": None, "engine": "docker", "holds": {"nodes": [], "any": False, "why": None},
     }  # fmt: skip
     assert (found["train"]["npu"], found["train"]["privileged"], found["train"]["devices"]) == (True, True, [])
     assert (found["k8s-pod"]["npu"], found["k8s-pod"]["ascend_visible_devices"]) == (True, "0-1,3")
+    assert found["train"]["holds"]["any"] is True
+    assert found["k8s-pod"]["holds"]["nodes"] == ["/dev/davinci0", "/dev/davinci1", "/dev/davinci3"]
     # They are shown, but hold no NPU.
     assert (found["cpu-job"]["npu"], found["cpu-job"]["ascend_visible_devices"]) == (False, "void")
     assert (found["smi-exporter"]["npu"], found["smi-exporter"]["devices"]) == (False, [])
@@ -205,7 +234,9 @@ def test_six_calls_and_no_more(host):
         "kind": "docker", "cli": DOCKER, "client_version": "20.10.24+dfsg1", "version": "20.10.24+dfsg1",
         "api_version": "1.41", "default_runtime": "runc", "architecture": "amd64", "storage_root": "/var/lib/docker",
         "live_restore": False, "running": True, "error": None, "http_proxy": None, "https_proxy": None,
-        "no_proxy": None,
+        "no_proxy": None, "runtimes": ["io.containerd.runc.v2", "io.containerd.runtime.v1.linux", "runc"],
+        "security_options": ["name=apparmor", "name=seccomp,profile=default", "name=cgroupns"],
+        "rootless": False, "userns_remap": False, "cgroup_version": "2",
     }  # fmt: skip
 
 

@@ -54,6 +54,35 @@ def test_os_release_quoting():
     assert values == {"NAME": 'A "b" $c', "ID": "x y", "EMPTY": ""}
 
 
+ROOT = "overlay / overlay rw,relatime,lowerdir={0}/1/fs 0 0\nproc /proc proc rw 0 0\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "container"),
+    [
+        ({"proc/1/cgroup": "0::/init.scope\n"}, False),
+        ({"proc/1/cgroup": "12:pids:/docker/ab\n"}, True),
+        ({"proc/1/cgroup": "0::/\n"}, None),
+        ({"proc/1/cgroup": "0::/\n", "proc/1/mounts": ROOT.format("/var/lib/containerd/io.containerd")}, True),
+        ({"proc/1/cgroup": "0::/\n", "proc/1/mounts": ROOT.format("/var/lib/docker/overlay2")}, True),
+        (
+            {"proc/1/cgroup": "0::/\n", "proc/1/mounts": "/dev/sda2 / ext4 rw 0 0\n/x /var/lib/docker ext4 rw 0 0\n"},
+            None,
+        ),
+        ({"proc/1/cgroup": "0::/init.scope\n", "proc/1/mounts": "/dev/sda2 / ext4 rw 0 0\n"}, False),
+        ({".dockerenv": ""}, True),
+        ({"run/.containerenv": ""}, True),
+        ({}, None),
+    ],
+)
+def test_a_host_that_is_a_container(tmp_path, files, container):
+    """A container with a cgroup namespace of its own shows "/" alone, which is no proof that there is none."""
+    tree = HostTree(tmp_path)
+    for path, text in files.items():
+        tree.put(path, text)
+    assert read(tree)["container"] is container
+
+
 def test_second_place_of_os_release(tmp_path):
     tree = HostTree(tmp_path).remove("etc/os-release").put("usr/lib/os-release", "ID=ubuntu\n")
     assert read(tree)["os_id"] == "ubuntu"

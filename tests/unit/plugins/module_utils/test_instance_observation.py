@@ -70,7 +70,8 @@ def deployed(tmp_path, instance_plan=None, containers=None, unit=None):
 
 def test_an_empty_host_has_nothing_and_invents_nothing(tmp_path):
     assert observation.collect(RecordedHost(tmp_path).sysroot()) == {
-        "engine": None, "systemd": None, "listeners": [], "instances": [], "foreign": [], "images": [], "helper": None,
+        "engine": None, "systemd": None, "listeners": [], "instances": [], "foreign": [], "images": [], "models": [],
+        "helper": None,
     }  # fmt: skip
 
 
@@ -360,6 +361,15 @@ def test_the_host_s_network_has_one_side_only():
 def test_where_the_host_reaches_a_published_port(bind, address):
     ends = {"address": bind, "port": 8001, "network": "bridge", "container_port": 8000}
     assert observation.host_side(ours(), plan(endpoint=ends)) == (address, 8001)
+
+
+def test_listeners_of_every_port_with_the_processes_of_those_of_interest(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(observation, "read_listeners", lambda *args: asked.append(args[1:2] + args[4:]) or [])
+    host = deployed(tmp_path, plan(endpoint={"port": 8003, "container_port": 8000}))
+    observation.collect(host.sysroot(), Options(ports=[9000]))
+    observation.collect(host.sysroot())
+    assert asked == [(None, [9000, 8003]), (None, None)]
 
 
 # -- hostile hosts -------------------------------------------------------------------------------------------------

@@ -83,6 +83,18 @@ def test_the_search_stops_when_all_are_found(tmp_path):
     assert listeners.find_pids([4], str(tmp_path)) == {}
 
 
+def test_processes_of_other_network_namespaces_are_passed_over(tmp_path):
+    for pid, network, inode in (("self", 1, None), ("7", 2, 1199), ("8", 1, 1199), ("9", None, 1200)):
+        (tmp_path / pid / "ns").mkdir(parents=True)
+        (tmp_path / pid / "fd").mkdir()
+        if network:
+            (tmp_path / pid / "ns/net").symlink_to(f"net:[{network}]")
+        if inode:
+            (tmp_path / pid / "fd/3").symlink_to(f"socket:[{inode}]")
+    # One whose namespace may not be read is looked at.
+    assert listeners.find_pids([1199, 1200], str(tmp_path)) == {1199: 8, 1200: 9}
+
+
 def test_the_parent_of_a_process_with_a_strange_name(tmp_path):
     (tmp_path / "9").mkdir()
     (tmp_path / "9" / "stat").write_text("9 (a b) c) S 5 9 9 0 -1\n")
@@ -126,3 +138,10 @@ def test_published_ports_have_their_container_with_and_without_docker_proxy(repl
     assert [(one["port"], one["address"], one["container"]) for one in found] == [
         (8000, "0.0.0.0", "abc"), (8000, "::", None), (8001, "0.0.0.0", "def"), (8001, "127.0.0.1", None),
     ]  # fmt: skip
+
+
+def test_processes_are_looked_for_on_the_named_ports_only(listening):
+    found = [one for one in listeners.read_listeners(Sysroot("/"), named=[]) if one["port"] == listening]
+    assert [(one["address"], one["pid"], one["process"]) for one in found] == [("127.0.0.1", None, None)]
+    found = [one for one in listeners.read_listeners(Sysroot("/"), named=[listening]) if one["port"] == listening]
+    assert [one["pid"] for one in found] == [os.getpid()]

@@ -5,12 +5,20 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import signal
+import time
 
 import pytest
-from ansible_collections.vllm_ascend.fleet.plugins.module_utils import npu_observation, npu_smi_query
+from ansible_collections.vllm_ascend.fleet.plugins.module_utils import (
+    commands,
+    npu_observation,
+    npu_smi_query,
+    npu_usage,
+)
 from ansible_collections.vllm_ascend.fleet.plugins.module_utils.driver import read_driver
 from ansible_collections.vllm_ascend.fleet.plugins.module_utils.npu_observation import Options, collect
 from ansible_collections.vllm_ascend.fleet.plugins.module_utils.sysroot import Sysroot
+from ansible_collections.vllm_ascend.fleet.tests import gallery
 from ansible_collections.vllm_ascend.fleet.tests.unit.support import host_trees
 
 from tests.unit.support.hostile import DEEP, assert_plain_json
@@ -18,9 +26,11 @@ from tests.unit.support.hostile import DEEP, assert_plain_json
 DATA = pathlib.Path(__file__).resolve().parents[2] / "data"
 SAMPLES = DATA / "npu-smi"
 LISTINGS = json.loads((DATA / "host-files/index.json").read_text(encoding="utf-8"))["dev_listing"]
+NAMESPACES = (DATA / "host-files/uda-namespace_node.host-and-two-containers.txt").read_text(encoding="utf-8")
+DEVICES = (DATA / "host-files/uda-udevice.a2-shared-and-split.txt").read_text(encoding="utf-8")
 KEYS = {
-    "family", "product", "evidence", "problems", "chips", "device_nodes", "pci", "driver", "npu_smi", "usage", "host",
-    "paths",
+    "family", "product", "evidence", "problems", "warnings", "chips", "device_nodes", "pci", "driver", "npu_smi",
+    "usage", "host", "paths",
 }  # fmt: skip
 FAMILY_OS = [(family, image_os) for family in host_trees.FAMILIES for image_os in ("ubuntu", "openeuler")]
 
@@ -41,7 +51,8 @@ def messages(found):
 def test_healthy_hosts(tmp_path, family, image_os):
     found = facts(host_trees.family_host(tmp_path, family, image_os))
     assert set(found) == KEYS
-    assert (found["family"], found["host"]["image_os"], found["problems"]) == (family, image_os, [])
+    assert (found["family"], found["host"]["image_os"]) == (family, image_os)
+    assert found["problems"] == found["warnings"] == []
     assert found["npu_smi"] == {
         "status": "ok",
         "path": "/usr/local/sbin/npu-smi" if family == "atlas_200i_pro" else "/usr/local/bin/npu-smi",
@@ -53,30 +64,6 @@ def test_healthy_hosts(tmp_path, family, image_os):
     assert len(found["chips"]) == len(nodes)
     assert found["driver"]["status"] == "installed"
     assert json.loads(json.dumps(found)) == found
-
-
-@pytest.mark.parametrize(
-    ("name", "family", "expected"),
-    [
-        ("no_npu", "none", ["no_npu"]),
-        ("no_driver", "atlas_a2", ["no_driver", "driver_package_missing", "npu_smi_missing"]),
-        ("half_driver", "atlas_a2", ["device_nodes_missing", "driver_package_missing", "npu_smi_missing"]),
-        ("first_generation", "unsupported", ["unsupported_npu"]),
-        ("soc_310b", "unsupported", ["unsupported_npu"]),
-        ("mixed", "unknown", ["mixed_npus"]),
-        ("passed_through", "atlas_a2", ["npu_passthrough", "npu_smi_missing"]),
-        ("partly_passed_through", "atlas_300i_duo", []),
-        ("sparse_nodes", "atlas_a2", []),
-        ("rebranded", "atlas_a2", []),
-        ("virtual_functions", "atlas_a2", []),
-        ("ep_310p_unknown", "unknown", ["unknown_npu"]),
-        ("ub_950", "atlas_950dt", []),
-    ],
-)
-def test_other_hosts(tmp_path, name, family, expected):
-    found = facts(host_trees.build(tmp_path, name))
-    assert (found["family"], codes(found)) == (family, expected)
-    assert all(problem["message"] and problem["remedy"] for problem in found["problems"])
 
 
 @pytest.mark.parametrize("name", sorted(LISTINGS))
@@ -104,16 +91,41 @@ def test_physical_ids_of_the_table_give_the_node(tmp_path):
 
 
 def test_the_drivers_id_gives_the_node_and_the_npu_id_does_not(tmp_path):
-    found = facts(host_trees.build(tmp_path, "sparse_nodes"))
+    found = facts(gallery.build(tmp_path, "sparse_nodes"))
     assert [(chip["npu_id"], chip["device"]) for chip in found["chips"]] == [
         (0, "/dev/davinci0"), (32, "/dev/davinci4"), (96, "/dev/davinci8"),
     ]  # fmt: skip
     assert [chip["phy_id"] for chip in found["chips"]] == [0, 4, 8]
 
 
-def test_no_proof_no_node(tmp_path):
+def test_the_driver_s_table_gives_the_node_and_without_it_nothing_does(tmp_path):
     found = facts(host_trees.card_host(tmp_path, "atlas_a2"))
+    assert [(chip["phy_id"], chip["device"]) for chip in found["chips"]] == [(0, "/dev/davinci0"), (1, "/dev/davinci1")]
+    for table in tmp_path.rglob("devdrv_sysfs_bdf_to_devid"):
+        table.unlink()
+    found = facts(host_trees.HostTree(tmp_path))
     assert [(chip["phy_id"], chip["device"]) for chip in found["chips"]] == [(None, None), (None, None)]
+
+
+def test_both_chips_of_a_duo_are_told_by_the_driver_s_table(tmp_path):
+    tree = host_trees.card_host(tmp_path, "atlas_300i_duo", functions=2)
+    tree.node_table([("0000:81:00.0", 3), ("0000:81:00.0", 1), ("0000:82:00.0", 0), ("0000:82:00.0", 2)])
+    assert [(chip["npu_id"], chip["chip_id"], chip["device"]) for chip in facts(tree)["chips"]] == [
+        (0, 0, "/dev/davinci1"), (0, 1, "/dev/davinci3"), (1, 0, "/dev/davinci0"), (1, 1, "/dev/davinci2"),
+    ]  # fmt: skip
+
+
+def test_the_driver_s_table_goes_before_its_number_of_the_chip(tmp_path):
+    found = facts(gallery.build(tmp_path, "reordered_nodes"))
+    assert [(chip["health"], chip["device"]) for chip in found["chips"]] == [
+        ("Alarm", "/dev/davinci1"), ("OK", "/dev/davinci0"),
+    ]  # fmt: skip
+
+
+def test_a_table_with_fewer_chips_than_the_driver_has_behind_a_function_proves_none_of_them(tmp_path):
+    tree = host_trees.card_host(tmp_path, "atlas_300i_duo", functions=1)
+    tree.npu_smi(host_trees.info_table("atlas_300i_duo", [host_trees.Row(0, 1, 1, "0000:81:00.0")]))
+    assert [chip["device"] for chip in facts(tree)["chips"]] == [None]
 
 
 def test_one_chip_and_one_node_belong_together(tmp_path):
@@ -123,6 +135,7 @@ def test_one_chip_and_one_node_belong_together(tmp_path):
 
 def test_a_table_that_was_cut_does_not_prove_that_there_is_one_chip(tmp_path):
     tree = host_trees.card_host(tmp_path, "atlas_a2", functions=1)
+    tree.remove("sys/bus/pci/devices/0000:81:00.0/devdrv_sysfs_bdf_to_devid")
     whole = tree.records[0]["stdout"]
     tree.npu_smi(whole[: whole.rstrip("\n").rfind("\n") + 1])
     found = facts(tree)
@@ -136,7 +149,7 @@ def test_a_physical_id_without_a_node_gives_no_device(tmp_path):
 
 
 def test_950_physical_ids_come_from_the_map(tmp_path):
-    found = facts(host_trees.build(tmp_path, "ub_950"))
+    found = facts(gallery.build(tmp_path, "ub_950"))
     assert [chip["device"] for chip in found["chips"]] == ["/dev/davinci0", "/dev/davinci1"]
 
 
@@ -215,7 +228,7 @@ def test_errors(tmp_path, rc, text, code, word):
 
 
 def test_a_product_question_that_hangs_ends_all_questions(tmp_path):
-    tree = host_trees.build(tmp_path, "ep_310p_unknown")
+    tree = gallery.build(tmp_path, "ep_310p_300i_pro")
     tree.record(["npu-smi", "info", "-t", "product", "-i", "4"], "", timed_out=True)
     found = facts(tree)
     assert (found["family"], found["npu_smi"]["status"]) == ("unknown", "hung")
@@ -239,6 +252,27 @@ def test_every_npu_smi_call_is_counted(tmp_path, monkeypatch):
         assert len(questions) == expected.get(family, 1), family
         assert questions[0] == ["info"]
         assert "/usr/local/Ascend/driver/lib64/common" in asked[-1][1]
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+def test_a_live_npu_smi_that_cannot_be_killed_costs_its_limit_and_is_called_once(tmp_path, monkeypatch, limit):
+    """A whole observation of a 310P that needs a second question, with a program that hangs and takes no SIGKILL."""
+    tree = gallery.build(tmp_path, "ep_310p_300i_pro").remove("recorded/commands.json")
+    program = tmp_path / "usr/local/bin/npu-smi"
+    program.write_text(f'#!/bin/sh\necho $$ "$@" >> {tmp_path}/calls\nsleep 60\n')
+    sysroot = Sysroot(str(tree.root))
+    run_live = Sysroot("/").run
+    monkeypatch.setattr(sysroot, "run", lambda argv, *rest, **more: run_live([str(tmp_path) + argv[0]], *rest, **more))
+    monkeypatch.setattr(commands.os, "killpg", lambda group, number: None)
+    start = time.monotonic()
+    found = collect(sysroot, Options(npu_smi_timeout=limit))
+    took = time.monotonic() - start
+    monkeypatch.undo()
+    (call,) = (tmp_path / "calls").read_text().splitlines()
+    os.killpg(int(call.split()[0]), signal.SIGKILL)
+    assert found["npu_smi"]["status"] == "hung"
+    assert (found["family"], codes(found)) == ("unknown", ["unknown_npu", "npu_smi_hung"])
+    assert limit <= took < limit + 1
 
 
 def test_nothing_of_a_replay_is_run(tmp_path):
@@ -273,32 +307,79 @@ def test_processes_of_the_table_are_users(tmp_path):
         {
             "device": "/dev/davinci3",
             "owner": {"kind": "process", "name": "python", "id": 990711},
+            "pid": 990711,
             "source": "npu-smi info: NPU 1 chip 1",
         }
     ]
 
 
+def test_a_process_in_a_container_is_its_container(tmp_path):
+    table = (SAMPLES / "a3-ascend910-25.2.0-2npu-4chip-mixed-proc.txt").read_text(encoding="utf-8")
+    tree = host_trees.card_host(tmp_path, "atlas_a3", functions=4).npu_smi(table)
+    container = "cd" * 32
+    (entry,) = facts(tree.put("proc/990711/cgroup", f"0::/kubepods/pod1/cri-containerd-{container}.scope\n"))["usage"]
+    assert entry["owner"] == {"kind": "container", "name": None, "id": container}
+    assert (entry["device"], entry["pid"]) == ("/dev/davinci3", 990711)
+
+
 def test_the_drivers_namespaces_are_users(tmp_path):
     container = "ab" * 32
     tree = host_trees.HostTree(tmp_path)
-    tree.put(
-        "proc/uda/namespace_node",
-        "ns_id 128 identify 0 root_tgid 1 dev_num 2 namespace 00000000abc(#), udev list:\nlogic_devid udevid\n"
-        "       0        0\n       1        3\n\n\n"
-        "ns_id 0 identify 474713d061e6 root_tgid 2679 dev_num 2 namespace 00000000def, udev list:\nlogic_devid udevid\n"
-        "       0        3\n       1        6\n\n\n"
-        "ns_id 1 identify 474713d061e7 root_tgid 30 dev_num 1 namespace 00000000dee, udev list:\nlogic_devid udevid\n"
-        "       0        7\n",
-    )
+    tree.put("proc/uda/namespace_node", NAMESPACES)
     tree.put("proc/2679/cgroup", f"0::/system.slice/docker-{container}.scope\n").put("proc/30/comm", "bash\n")
     usage = facts(tree)["usage"]
-    assert [(entry["device"], entry["owner"]["kind"], entry["owner"]["id"]) for entry in usage] == [
-        ("/dev/davinci3", "container", container),
-        ("/dev/davinci6", "container", container),
-        ("/dev/davinci7", "process", 30),
+    assert [(entry["device"], entry["owner"]["kind"], entry["owner"]["id"], entry["pid"]) for entry in usage] == [
+        ("/dev/davinci3", "container", container, 2679),
+        ("/dev/davinci6", "container", container, 2679),
+        ("/dev/davinci7", "process", 30, 30),
     ]
     assert usage[2]["owner"]["name"] == "bash"
     assert {entry["source"] for entry in usage} == {"/proc/uda/namespace_node"}
+
+
+def test_the_drivers_list_of_chips(tmp_path):
+    """Chips that a container has or shares; a part of a chip (vdavinci) is not one of them."""
+    assert npu_usage.parse_devices(DEVICES) == [
+        (0, "cloud_v2", []), (1, "cloud_v2", [0]), (2, "cloud_v2", [1, 3]), (3, "cloud_v2", []),
+    ]  # fmt: skip
+    found = facts(host_trees.HostTree(tmp_path).put("proc/uda/udevice", DEVICES))
+    assert [(entry["device"], entry["owner"], entry["pid"]) for entry in found["usage"]] == [
+        ("/dev/davinci1", {"kind": "container", "name": None, "id": None}, None),
+        ("/dev/davinci2", {"kind": "container", "name": None, "id": None}, None),
+        ("/dev/davinci2", {"kind": "container", "name": None, "id": None}, None),
+    ]
+    assert {"source": "driver's chips", "value": "4 x 910B or 910_93", "implies": None} in found["evidence"]
+
+
+def test_the_drivers_two_tables_say_a_holder_once(tmp_path):
+    tree = host_trees.HostTree(tmp_path).put("proc/uda/namespace_node", NAMESPACES)
+    tree.put("proc/uda/udevice", DEVICES.replace("ns id 0", "ns id 128").replace(": 1 3", ": 1"))
+    assert [(entry["device"], entry["pid"], entry["source"]) for entry in facts(tree)["usage"]] == [
+        ("/dev/davinci3", 2679, "/proc/uda/namespace_node"),
+        ("/dev/davinci6", 2679, "/proc/uda/namespace_node"),
+        ("/dev/davinci7", 30, "/proc/uda/namespace_node"),
+        ("/dev/davinci2", 30, "/proc/uda/udevice"),
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "ns_id x identify 0 root_tgid 1 dev_num 1\n0 0\n", "0 0\n", "udevid 1\n"])
+def test_driver_tables_that_are_not_understood_name_nobody(tmp_path, text):
+    tree = host_trees.HostTree(tmp_path).put("proc/uda/namespace_node", text).put("proc/uda/udevice", text)
+    assert facts(tree)["usage"] == []
+
+
+@pytest.mark.parametrize("health", ["Alarm", "OK"])
+def test_the_chip_of_each_node_is_asked_for_only_while_one_that_is_ill_has_none(tmp_path, health):
+    tree = host_trees.card_host(tmp_path, "atlas_a2", functions=3)
+    for table in tmp_path.rglob("devdrv_sysfs_bdf_to_devid"):
+        table.unlink()
+    rows = [host_trees.Row(n, 0, n, f"0000:8{n + 1}:00.0", health if n == 1 else "OK") for n in range(3)]
+    tree.npu_smi(host_trees.info_table("atlas_a2", rows))
+    for node, npu_id in ((0, 2), (1, 1), (2, 0)):
+        text = f"\tChip Physical ID :{node}\n\tNPU ID :{npu_id}\n\tChip ID :0\n"
+        tree.record(["npu-smi", "info", "-t", "phyid-remap", "-p", str(node)], text)
+    devices = [chip["device"] for chip in facts(tree)["chips"]]
+    assert devices == ([None, "/dev/davinci1", "/dev/davinci0"] if health == "Alarm" else [None] * 3)
 
 
 # -- paths -------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,10 @@
-"""Damaged tables of npu-smi: never a crash, and never a chip that the whole table does not have."""
+"""Damaged tables of npu-smi: never a crash, a chip that the whole table does not have, or a value in a wrong field.
+
+Two measures. What loses or repeats text may not change a chip (assert_nothing_invented). What moves text about may put
+a value of one chip to another, since nothing in a table tells whose a row is; but each value must be one that the field
+has somewhere in the whole table, and each chip one of it (assert_nothing_misplaced). Only the pid and the memory of a
+process look alike.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +25,24 @@ NAMES = sorted(json.loads((DATA / "index.json").read_text(encoding="utf-8"))["ta
 TEXTS = {name: (DATA / name).read_text(encoding="utf-8") for name in NAMES}
 # What is certain about a chip: a damaged table may lose it, but not change it.
 IDENTITY = ("npu_id", "chip_id", "name", "bus_id", "phy_id", "memory_total_mb", "memory_used_mb", "power_w")
-BOUNDED = settings(max_examples=150, derandomize=True, deadline=None, database=None)
+VALUES = (
+    "health",
+    "bus_id",
+    "phy_id",
+    "memory_total_mb",
+    "memory_used_mb",
+    "aicore_percent",
+    "power_w",
+    "temperature_c",
+)
+BOUNDED = settings(max_examples=500, derandomize=True, deadline=None, database=None)
+MANY = settings(max_examples=1500, derandomize=True, deadline=None, database=None)
+NOISE = (
+    "", "...", "[WARNING] noise", "| |", "||||", "+", "\t", "| x | y |", "| x | y | z |", "| 9 | OK | z |",
+    "|  |  |  |",
+    "DrvMngGetConsoleLogLevel failed. (g_conLogLevel=3)", "\u2502 0 \u2502 910B3 \u2502", "+---+---+", "\u3000",
+    "| \uff10 |",
+)  # fmt: skip
 
 
 def assert_nothing_invented(name, damaged):
@@ -32,6 +55,21 @@ def assert_nothing_invented(name, damaged):
         assert {process["pid"] for process in chip["processes"] or []} <= known
 
 
+def assert_nothing_misplaced(name, damaged):
+    whole = parse_info(TEXTS[name]).chips
+    known = {(chip["npu_id"], chip["chip_id"], chip["name"]) for chip in whole}
+    nameless = {(npu, chip, None) for npu, chip, _name in known}
+    processes = [process for chip in whole for process in chip["processes"] or []]
+    for chip in parse_info(damaged).chips:
+        assert (chip["npu_id"], chip["chip_id"], chip["name"]) in known | nameless
+        for key in VALUES:
+            assert chip[key] is None or chip[key] in {one[key] for one in whole}, key
+        numbers = {one[key] for one in processes for key in ("pid", "memory_mb")}
+        for process in chip["processes"] or []:
+            assert {process["pid"], process["memory_mb"]} <= {None, *numbers}
+            assert process["name"] is None or not process["name"].isdigit()
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_cut_at_the_end_and_at_the_start(name):
     text = TEXTS[name]
@@ -40,18 +78,138 @@ def test_every_cut_at_the_end_and_at_the_start(name):
         assert_nothing_invented(name, text[text.find("\n", place) + 1 :])
 
 
-@BOUNDED
+def rows_of(text):
+    """The numbers of the lines that are rows of the table."""
+    return [number for number, line in enumerate(text.splitlines()) if line.lstrip().startswith("|")]
+
+
+def cells_of(line):
+    return line.strip().strip("|").split("|")
+
+
+def with_lines(lines, changes):
+    return "\n".join(line for number, old in enumerate(lines) for line in changes.get(number, [old])) + "\n"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_line_lost_repeated_or_cut(name):
+    lines = TEXTS[name].splitlines()
+    for number, line in enumerate(lines):
+        for changed in (
+            [],
+            [line] * 2,
+            [line[: len(line) // 2]],
+            [line[len(line) // 2 :]],
+            [line[:-1]],
+            [line, *NOISE],
+        ):
+            assert_nothing_invented(name, with_lines(lines, {number: changed}))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_pair_of_rows_merged_or_swapped(name):
+    lines = TEXTS[name].splitlines()
+    for number in range(len(lines) - 1):
+        merged = {number: [lines[number] + lines[number + 1]], number + 1: []}
+        assert_nothing_invented(name, with_lines(lines, merged))
+        swapped = {number: [lines[number + 1]], number + 1: [lines[number]]}
+        assert_nothing_misplaced(name, with_lines(lines, swapped))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_column_lost_repeated_or_swapped_in_each_row(name):
+    lines = TEXTS[name].splitlines()
+    for number in rows_of(TEXTS[name]):
+        cells = cells_of(lines[number])
+        for place in range(len(cells)):
+            others = [
+                cells[:place] + cells[place + 1 :],
+                cells[: place + 1] + cells[place:],
+                [*cells[: place + 1], "", *cells[place + 1 :]],
+                [*cells[:place], "****", *cells[place + 1 :]],
+                [*cells[:place], "", *cells[place + 1 :]],
+                cells[place + 1 :] + cells[: place + 1],
+            ]
+            for changed in others:
+                line = "|" + "|".join(changed) + "|"
+                assert_nothing_misplaced(name, with_lines(lines, {number: [line]}))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_column_lost_or_swapped_in_all_rows(name):
+    """A version that has a column less, or in another place, in the header and in the rows."""
+    lines = TEXTS[name].splitlines()
+    for first in range(4):
+        for second in range(4):
+            changes = {}
+            for number in rows_of(TEXTS[name]):
+                cells = cells_of(lines[number])
+                if max(first, second) < len(cells):
+                    cells[first], cells[second] = cells[second], cells[first]
+                    if first == second:
+                        del cells[first]
+                changes[number] = ["|" + "|".join(cells) + "|"]
+            assert_nothing_misplaced(name, with_lines(lines, changes))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_word_lost_repeated_or_masked_in_each_row(name):
+    """Words inside a cell: a value that was cut away, a title that is new."""
+    lines = TEXTS[name].splitlines()
+    for number in rows_of(TEXTS[name]):
+        words = lines[number].split(" ")
+        places = [place for place, word in enumerate(words) if word not in ("", "|")]
+        for place in places:
+            for changed in ([], [words[place]] * 2, ["****"], ["-"], ["NA"], ["\u03a9"]):
+                line = " ".join(words[:place] + changed + words[place + 1 :])
+                assert_nothing_misplaced(name, with_lines(lines, {number: [line]}))
+
+
+@MANY
 @given(st.sampled_from(NAMES), st.data())
 def test_lines_lost_repeated_or_mixed_with_noise(name, data):
-    lines = TEXTS[name].splitlines()
     kept = []
-    for line in lines:
+    for line in TEXTS[name].splitlines():
         kept += [line] * data.draw(st.sampled_from([1, 1, 1, 1, 1, 0, 2]))
         if data.draw(st.integers(0, 15)) == 0:
-            kept.append(
-                data.draw(st.sampled_from(["", "...", "[WARNING] noise", "| |", "||||", "+", "\t", "| x | y |"]))
-            )
-    assert_nothing_invented(name, "\n".join(kept))
+            kept.append(data.draw(st.sampled_from(NOISE)))
+    assert_nothing_misplaced(name, "\n".join(kept))
+
+
+@MANY
+@given(st.sampled_from(NAMES), st.data())
+def test_several_rows_and_cells_changed_at_once(name, data):
+    lines = TEXTS[name].splitlines()
+    rows = rows_of(TEXTS[name])
+    changes = {}
+    for number in data.draw(st.lists(st.sampled_from(rows), min_size=1, max_size=5, unique=True)):
+        cells = cells_of(lines[number])
+        kind = data.draw(
+            st.sampled_from(["lose", "repeat", "swap", "mask", "empty", "widen", "narrow", "merge", "noise"])
+        )
+        place = data.draw(st.integers(0, len(cells) - 1))
+        other = data.draw(st.integers(0, len(cells) - 1))
+        if kind == "lose":
+            del cells[place]
+        elif kind == "repeat":
+            cells.insert(place, cells[place])
+        elif kind == "swap":
+            cells[place], cells[other] = cells[other], cells[place]
+        elif kind == "mask":
+            cells[place] = "*" * len(cells[place])
+        elif kind == "empty":
+            cells[place] = ""
+        elif kind == "widen":
+            cells[place] = "   " + cells[place].replace(" ", "   ") + "\t"
+        elif kind == "narrow":
+            cells[place] = " ".join(cells[place].split())
+        changes[number] = ["|" + "|".join(cells) + "|"]
+        if kind == "merge" and number + 1 < len(lines):
+            changes[number] = [lines[number] + lines[number + 1]]
+            changes[number + 1] = []
+        elif kind == "noise":
+            changes[number] = [lines[number], data.draw(st.sampled_from(NOISE))]
+    assert_nothing_misplaced(name, with_lines(lines, changes))
 
 
 @BOUNDED

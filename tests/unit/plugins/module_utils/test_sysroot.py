@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 
 import pytest
+from ansible_collections.vllm_ascend.fleet.plugins.module_utils import sysroot as sysroot_module
 from ansible_collections.vllm_ascend.fleet.plugins.module_utils.sysroot import Sysroot, SysrootError
 
 from tests.unit.support.hostile import DEEP
@@ -186,3 +188,129 @@ def test_records_that_are_nested_too_deeply(root, records):
     (root / "recorded/commands.json").write_text(records)
     with pytest.raises(SysrootError, match="is not JSON: it is nested too deeply"):
         Sysroot(str(root))
+
+
+# -- recorded/metadata.json --------------------------------------------------------------------------------------------
+
+
+def described(root, **metadata):
+    """A sysroot whose recorded/metadata.json says that."""
+    (root / "recorded").mkdir(exist_ok=True)
+    (root / "recorded/metadata.json").write_text(json.dumps(metadata))
+    return Sysroot(str(root))
+
+
+def test_files_are_as_they_were_recorded(root):
+    for name in ("node", "socket"):
+        (root / name).write_text("")
+    node = {"type": "char", "mode": "0660", "uid": 7, "gid": 8, "major": 236, "minor": 9}
+    version = {"mode": "4755", "size": 1 << 40, "mtime": 5, "sha256": "ab", "executable": False}
+    sysroot = described(
+        root, paths={"/node": node, "/socket": {"type": "other"}, "/opt/driver/version.info": version, "/gone": node}
+    )
+    assert [sysroot.kind(path) for path in ("/node", "/socket", "/opt", "/gone")] == [
+        "char", "other", "directory", "missing",
+    ]  # fmt: skip
+    status = sysroot.stat("/node")
+    assert (status.st_uid, status.st_gid, status.st_mode & 0o7777) == (7, 8, 0o660)
+    assert (os.major(status.st_rdev), os.minor(status.st_rdev)) == (236, 9)
+    # By the path without links.
+    status = sysroot.stat("/usr/ascend/version.info")
+    assert (status.st_size, status.st_mtime, status.st_mode & 0o7777) == (1 << 40, 5, 0o4755)
+    assert sysroot.sha256("/usr/ascend/version.info", 1 << 41) == "ab"
+    assert sysroot.sha256("/usr/ascend/version.info", 1 << 20) is None
+    assert sysroot.which("version.info", ["/usr/ascend"]) is None
+    assert sysroot.which("version.info", ["/opt/driver"]) is None
+    assert sysroot.read_text("/usr/ascend/version.info") == "Version=25.5.1\n"
+
+
+def test_what_is_no_ordinary_file_here_is_never_opened_whatever_was_recorded(root):
+    os.mkfifo(str(root / "pipe"))
+    sysroot = described(root, paths={"/pipe": {"type": "file", "size": 5}})
+    assert (sysroot.kind("/pipe"), sysroot.read_text("/pipe"), sysroot.sha256("/pipe", 10)) == ("file", None, None)
+    os.remove(str(root / "recorded/metadata.json"))
+    os.mkfifo(str(root / "recorded/metadata.json"))
+    assert Sysroot(str(root)).kind("/pipe") == "other"
+
+
+def test_a_digest_that_was_not_recorded_is_that_of_the_file(root):
+    sysroot = Sysroot(str(root))
+    digest = hashlib.sha256(b"Version=25.5.1\n").hexdigest()
+    assert sysroot.sha256("/usr/ascend/version.info", 15) == digest
+    assert sysroot.sha256("/usr/ascend/version.info", 14) is None
+    assert (sysroot.sha256("/usr/ascend", 99), sysroot.sha256("/none", 99)) == (None, None)
+
+
+def test_in_a_replay_no_probe_is_called(root):
+    sysroot = described(root, live={"page size": 65536})
+    assert sysroot.live("page size", lambda: pytest.fail("called")) == 65536
+    assert sysroot.live("machine", lambda: pytest.fail("called")) is None
+    assert sysroot.complete
+    assert not described(root).complete
+    assert Sysroot("/").live("x", lambda: 7) == 7
+
+
+@pytest.mark.parametrize(
+    ("metadata", "words"),
+    [
+        ([], "an object of paths and live"),
+        ({"paths": []}, "an object of paths and live"),
+        ({"live": 7}, "an object of paths and live"),
+        ({"paths": {"/a": 7}}, "'/a' in /recorded/metadata.json"),
+        ({"paths": {"/a": {"type": "link"}}}, "the type 'link'; it must be one of block, char, directory, file, other"),
+        ({"paths": {"/a": {"type": ["file"]}}}, "the type"),
+        ({"paths": {"/a": {"mode": 420}}}, "the mode 420; it must be up to four octal digits"),
+        ({"paths": {"/a": {"mode": "0999"}}}, "the mode '0999'"),
+        ({"paths": {"/a": {"mode": ""}}}, "the mode ''"),
+        ({"paths": {"/a": {"mode": "17777"}}}, "the mode"),
+        ({"paths": {"/a": {"uid": -1}}}, "the uid -1; it must be a whole number"),
+        ({"paths": {"/a": {"gid": "0"}}}, "the gid '0'"),
+        ({"paths": {"/a": {"size": True}}}, "the size True"),
+        ({"paths": {"/a": {"size": 10**30}}}, "the size"),
+        ({"paths": {"/a": {"major": 1 << 20}}}, "the major"),
+        ({"paths": {"/a": {"minor": None}}}, "the minor None"),
+        ({"paths": {"/a": {"mtime": 1.5}}}, "the mtime 1.5"),
+        ({"paths": {"/a": {"sha256": 7}}}, "the sha256 7; it must be a text"),
+        ({"paths": {"/a": {"executable": 1}}}, "the executable 1; it must be true or false"),
+    ],
+)
+def test_metadata_that_cannot_be_used_is_named(root, metadata, words):
+    (root / "recorded").mkdir()
+    (root / "recorded/metadata.json").write_text(json.dumps(metadata))
+    with pytest.raises(SysrootError, match=r"/recorded/metadata\.json") as failure:
+        Sysroot(str(root))
+    assert words in str(failure.value)
+
+
+@pytest.mark.parametrize("text", ["{", DEEP, '{"live": ' + DEEP + "}"])
+@pytest.mark.parametrize("name", ["metadata.json", "commands.json"])
+def test_recorded_files_that_are_no_json(root, name, text):
+    (root / "recorded").mkdir()
+    (root / "recorded" / name).write_text(text)
+    with pytest.raises(SysrootError, match="is not JSON"):
+        Sysroot(str(root))
+
+
+@pytest.mark.parametrize("name", ["metadata.json", "commands.json"])
+def test_recorded_files_that_are_too_large_are_not_parsed(root, name, monkeypatch):
+    monkeypatch.setattr(sysroot_module, "RECORDS_LIMIT", 1 << 20)
+    (root / "recorded").mkdir()
+    with open(str(root / "recorded" / name), "wb") as stream:
+        stream.truncate(1 << 30)
+    with pytest.raises(SysrootError, match="is larger than 1 MiB"):
+        Sysroot(str(root))
+
+
+def test_recorded_files_are_not_read_outside(root, tmp_path_factory):
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "commands.json").write_text("{")
+    (root / "recorded").symlink_to(outside)
+    assert Sysroot(str(root)).run(["docker"], 1) is None
+
+
+def test_a_program_that_was_missing_is_missing_again(root):
+    (root / "recorded").mkdir()
+    record = {"argv": ["systemctl"], "rc": None, "missing": True, "error": "No such file"}
+    (root / "recorded/commands.json").write_text(json.dumps([record]))
+    result = Sysroot(str(root)).run(["systemctl"], 1)
+    assert (result.rc, result.missing, result.error, result.timed_out) == (None, True, "No such file", False)

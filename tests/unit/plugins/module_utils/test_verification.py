@@ -113,6 +113,15 @@ def test_a_throw_away_container_with_the_line_passes(rig):
     assert evidence["npu_smi"]["ok"] is True
 
 
+def test_an_npu_smi_that_hung_on_the_host_is_not_called_again(rig):
+    plan = rig.plan()
+    plan["verification"]["npu_smi"] = None
+    # It would fail if it were called.
+    rig.does(NEW_IMAGE, npu_smi="npu-smi was called")
+    evidence = verification.verify(rig.host, plan)
+    assert (evidence["ok"], evidence["npu_smi"], evidence["python"]["ok"]) == (True, None, True)
+
+
 @pytest.mark.parametrize(
     ("what", "text"),
     [

@@ -14,7 +14,7 @@ from ansible_collections.vllm_ascend.fleet.plugins.modules import vllm_instance_
 
 from tests.unit.support.recorded_hosts import DOCKER, RecordedHost, docker_20, record, systemd_records
 
-CONTRACT = {"engine", "systemd", "listeners", "instances", "foreign", "images", "helper"}
+CONTRACT = {"engine", "systemd", "listeners", "instances", "foreign", "images", "models", "helper"}
 
 
 @pytest.fixture
@@ -56,9 +56,10 @@ def test_nothing_of_a_replay_is_run(run, host):
     assert not (host.root / "ran").exists()
 
 
-def test_ports_of_interest(run, host):
-    assert {one["port"] for one in run(sysroot=str(host.root))["observed"]["listeners"]} == {8000, 8080}
-    assert {one["port"] for one in run(sysroot=str(host.root), ports=[8080])["observed"]["listeners"]} == {8080}
+@pytest.mark.parametrize("options", [{}, {"ports": [8080]}, {"ports": []}])
+def test_listeners_of_every_port_whatever_ports_are_of_interest(run, host, options):
+    listeners = run(sysroot=str(host.root), **options)["observed"]["listeners"]
+    assert {one["port"] for one in listeners} == {8000, 8080}
 
 
 @pytest.mark.parametrize(

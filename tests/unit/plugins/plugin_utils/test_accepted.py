@@ -17,9 +17,8 @@ def settled(accepted):
 def test_a_problem_that_may_be_accepted_says_how(code):
     findings = settled([])
     findings.problem(code, "it is so", "Mend it.")
-    assert findings.problems == [
-        {"code": code, "message": "it is so", "remedy": f"Mend it. vllm_accept_problems: [{code}] deploys all the same."}
-    ]
+    remedy = f"Mend it. vllm_accept_problems: [{code}] deploys all the same."
+    assert findings.problems == [{"code": code, "message": "it is so", "remedy": remedy}]
 
 
 @pytest.mark.parametrize("code", sorted(ACCEPTABLE))

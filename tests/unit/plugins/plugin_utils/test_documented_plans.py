@@ -258,12 +258,6 @@ def test_a_release_beyond_the_data_is_a_warning(release, code):
     assert code in [warning["code"] for warning in plan["warnings"]]
 
 
-def test_a_release_reported_broken_is_a_warning():
-    plan = plan_of(build_facts(case_of("atlas_300i_duo")), vllm_ascend_version="v0.21.0rc1")
-    assert plan["problems"] == []
-    assert "release_known_bad" in [warning["code"] for warning in plan["warnings"]]
-
-
 @pytest.mark.parametrize("family", ["atlas_a2", "atlas_a3"])
 def test_several_cards_get_the_host_network_and_hccn_tool(family):
     facts = add_several_paths(build_facts(case_of(family), npus=8))

@@ -391,14 +391,6 @@ def test_several_instances_share_a_host():
     assert small["plan_hash"] != listed["plan_hash"]
 
 
-def test_instances_on_the_host_network_get_hccl_ports_of_their_own():
-    facts = add_several_paths(build_facts(case_of("atlas_a2"), npus=8))
-    entries = [{"name": "a", "npus": 4}, {"name": "b", "npus": 4, "port": 8001}]
-    plan = plan_of(facts=facts, vllm_instances=entries)
-    assert plan["problems"] == []
-    assert [i["container"]["environment"].get("HCCL_IF_BASE_PORT") for i in plan["instances"]] == [None, "60100"]
-
-
 def test_an_instance_of_one_npu_needs_no_hccl_port():
     plan = plan_of("atlas_950dt", npus=2, vllm_instances=[{"name": "a"}, {"name": "b", "port": 8001}])
     assert plan["problems"] == []

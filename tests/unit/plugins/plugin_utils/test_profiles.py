@@ -9,6 +9,7 @@ import copy
 
 import pytest
 from ansible_collections.vllm_ascend.fleet.plugins.plugin_utils.profiles import (
+    OVERLAYS,
     merge_profiles,
     on_host,
     profile_errors,
@@ -48,9 +49,13 @@ def _origins(value):
 
 def test_no_profile_mounts_the_whole_ascend_folder():
     for family, profile in shipped_profiles().items():
-        parts = [profile, profile.get("several_npus", {}), profile.get("several_cards", {})]
+        parts = [profile, *(profile.get(key, {}) for key in OVERLAYS)]
         targets = [mount["target"] for part in parts for mount in part.get("mounts", [])]
         assert "/usr/local/Ascend" not in targets, family
+
+
+def refusal(**more):
+    return {"flag": "--x", "reason": "it is not there", "origin": "quick_start", **more}
 
 
 ERRORS = [
@@ -74,6 +79,17 @@ ERRORS = [
     (("serve_args",), {"dtype": "float16"}, "'dtype', not a flag"),
     (("several_cards", "network"), "lan", "'lan', not one of"),
     (("refuses",), [{"flag": "--x"}], "refuses[0] has no reason"),
+    (("refuses",), [refusal(effect="warned")], "'warned', not one of refused, ignored"),
+    (("refuses",), [refusal(json_path=[])], "json_path is empty"),
+    (("refuses",), [refusal(json_path="a.b")], "'a.b', not a list"),
+    (("refuses",), [refusal(values=[{"a": 1}])], "{'a': 1}, not text, a number, true or false"),
+    (("several_ranks", "environment"), {"A B": "1"}, "'A B', not a variable's name"),
+    (("several_ranks", "environment"), {"A": 1}, "1, not text"),
+    (("several_ranks", "environment"), ["A"], "not a dictionary of variables"),
+    (("several_ranks", "max_capture_sizes"), 0, "0, not a number of at least 1"),
+    (("several_cards", "shm_size_origin"), "hearsay", "'hearsay', which origins does not list"),
+    (("over_roce", "mounts", 0, "code"), "No Code", "'No Code', not a code"),
+    (("security_options",), "label=disable", "'label=disable', not a list"),
 ]
 
 
@@ -84,6 +100,13 @@ def test_an_error_is_named_with_place_and_value(place, value, part):
     errors = profile_errors({"atlas_a2": profile})
     assert errors and all(error.startswith("atlas_a2") for error in errors)
     assert part in " ".join(errors)
+
+
+def test_a_refusal_may_name_a_key_inside_of_json():
+    profile = shipped_profiles()["atlas_a2"]
+    inside = refusal(json_path=["a", "b"], values=[True, "on", 1], effect="ignored", remedy="Leave it out.")
+    profile["refuses"] = [refusal(), inside]
+    assert profile_errors({"atlas_a2": profile}) == []
 
 
 def test_all_errors_are_found_at_once():

@@ -51,9 +51,9 @@ MERGES = [
     ([{"--compilation-config": {"mode": 0}}], ("--compilation-config",), ["--compilation-config", '{"mode":0}']),
     (["--compilation-config.mode", "0"], ("--compilation-config",), ["--compilation-config.mode", "0"]),
     (
-        ["--lora-modules", "a=/m/a", "b=/m/b", "--seed", "-1"],
+        ["--allowed-media-domains", "a.example", "b.example", "--seed", "-1"],
         (),
-        ["--lora-modules", "a=/m/a", "b=/m/b", "--seed", "-1"],
+        ["--allowed-media-domains", "a.example", "b.example", "--seed", "-1"],
     ),
     ([{"--speculative-config": {"名": [1]}}], (), ["--speculative-config", '{"名":[1]}']),
 ]
@@ -127,13 +127,71 @@ def test_neighbours_of_reserved_flags_are_free(flag):
         (["--dtype=bfloat16"], True),
         (["--dtype", "float16"], False),
         (["--enable-expert-parallel"], True),
+        (["-ep"], True),
         ([{"--enable-expert-parallel": False}], False),
         (["--kv-transfer-config", "{}"], True),
+        (["--quantization", "fp8"], True),
+        (["-q", "compressed-tensors"], True),
+        (["--quantization=awq"], True),
+        (["--quantization", "ascend"], False),
+        (["--cpu-offload-gb", "4"], True),
+        (["--cpu-offload-gb", "0.0"], False),
+        (["--mamba-ssm-cache-dtype", "float32"], True),
+        (["--mamba-ssm-cache-dtype", "float16"], False),
+        (["--enable-lora"], True),
+        (["--lora-modules", "a=/m/a"], True),
     ],
 )
 def test_what_the_hardware_refuses_is_a_problem(extra, refused):
-    codes = [problem["code"] for problem in serve(extra)[1].problems]
-    assert codes == (["flag_refused"] if refused else [])
+    findings = serve(extra)[1]
+    assert [problem["code"] for problem in findings.problems] == (["flag_refused"] if refused else [])
+    assert findings.warnings == []
+
+
+def graphs(**options):
+    return [{"--additional-config": {"ascend_compilation_config": options}}]
+
+
+@pytest.mark.parametrize(
+    ("extra", "code", "part"),
+    [
+        (["--dtype", "auto"], "flag_untested", "no bfloat16"),
+        (graphs(enable_npugraph_ex=True), "flag_ignored", "ascend_compilation_config.enable_npugraph_ex"),
+        (graphs(enable_static_kernel=True), "flag_ignored", "enable_static_kernel"),
+        (graphs(enable_npugraph_ex=False), None, ""),
+        ([{"--additional-config": {}}], None, ""),
+        ([{"-cc": {"cudagraph_mode": "PIECEWISE"}}], "flag_untested", "FULL_DECODE_ONLY"),
+        (["--compilation-config.cudagraph_mode", "FULL"], "flag_untested", "FULL_DECODE_ONLY"),
+        ([{"-cc": {"cudagraph_mode": "full_decode_only"}}], None, ""),
+        ([{"-cc": {"cudagraph_mode": "NONE"}}], None, ""),
+        ([{"-cc": {"cudagraph_capture_sizes": [1]}}], None, ""),
+    ],
+)
+def test_what_the_hardware_ignores_or_nobody_tried_is_a_warning(extra, code, part):
+    findings = serve(extra)[1]
+    assert findings.problems == []
+    assert [warning["code"] for warning in findings.warnings] == ([code] if code else [])
+    assert all(part in warning["message"] + warning["remedy"] for warning in findings.warnings)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("{'mode': 0}", "written as Python writes it"),
+        ('{"a": True}', "no JSON (Expecting value: line 1 column 7"),
+        ("{'mode': true}", "single quotes"),
+        ("{mode: 0}", "its quotes are missing, a shell or YAML took them"),
+        ("{ascend_compilation_config:{enable_npugraph_ex:false}}", "its quotes are missing"),
+        ('{\\"mode\\": 0}', "its quotes are escaped"),
+        ('{"cudagraph_capture_sizes":[1,2', "a bracket is not closed"),
+        ('{"mode": 0}}', "Extra data: line 1 column 12"),
+    ],
+)
+def test_json_that_is_none_says_where_and_what_became_of_it(text, part):
+    (problem,) = serve([f"--additional-config={text}"])[1].problems
+    assert problem["code"] == "extra_args_invalid"
+    assert part in problem["message"]
+    assert "column" in problem["message"]
 
 
 @pytest.mark.parametrize(
