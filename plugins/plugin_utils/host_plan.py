@@ -74,6 +74,7 @@ class HostPlan:
             # Nothing can be planned, but what the host lacks beside NPUs is said as well.
             choose_devices(self.profile, self.facts, [], findings)
             choose_mounts(self.profile, self.facts, self.system, findings)
+        self._explain_left_out(nodes, {node for chosen in given.values() for node in chosen})
         parts = [self._parts(instance, extra[instance["name"]]) for instance in wanted]
         for part in parts:
             if part.instance["name"] in given:
@@ -97,6 +98,14 @@ class HostPlan:
         check_npu_nodes(self.facts, nodes, self.profile["title"], self.findings)
         check_unproven(self.facts, self.observed, names, host_memory, self.findings)
         return nodes
+
+    def _explain_left_out(self, nodes: Nodes, given: set[str]) -> None:
+        """Why a node is not given to any instance, where that is not for want of instances."""
+        for node in (node for node in nodes.names if node not in given):
+            reasons = [nodes.held[node].holds([node])] if node in nodes.held else []
+            reasons += [f"its chip has health {nodes.health[node]}"] if node in nodes.health else []
+            if reasons:
+                self.findings.why(f"not given: {node}", "; ".join(reasons), "observation of the host")
 
     def _parts(self, instance: dict[str, Any], arguments: list[Argument]) -> Parts:
         findings = self.findings
