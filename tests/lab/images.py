@@ -28,6 +28,7 @@ ARCHIVES = STATE / "images"
 SITE_PACKAGES = "/usr/lib/python3/dist-packages"
 CREATED = "2026-01-01T00:00:00Z"
 CARVE_LIMIT_S = 120
+IMITATION = "imitation of vllm-ascend: no model, no NPU"
 
 
 class Layer(NamedTuple):
@@ -70,12 +71,15 @@ def data() -> dict[str, Any]:
 
 def tags(client: docker.DockerClient, host_image: str) -> list[Tag]:
     """All tags of the rack."""
-    base = _base(client, host_image)
-    packages = _layer(tree.pack(_packages()))
+    common = base(client, host_image)
+    packages = layer(tree.pack(_packages()))
     return [
         Tag(
             name,
-            {arch: _image(arch, variant, (base, packages, own), faults) for arch in data()["architectures"]},
+            {
+                arch: image(arch, variant, (common, packages, own), faults, IMITATION)
+                for arch in data()["architectures"]
+            },
         )
         for name, variant, own, faults in _variants()
     ]
@@ -89,15 +93,18 @@ def tag_names() -> list[str]:
 def _variants() -> Iterator[tuple[str, dict[str, Any], Layer, dict[str, str]]]:
     for suffix, variant in data()["variants"].items():
         for os_suffix, system in data()["systems"].items():
-            own = _layer(tree.pack(_own(variant, system)))
+            own = layer(tree.pack(own_files(variant, system)))
             faults = {"": {}, **data()["faults"]} if not os_suffix else {"": {}}
             for fault, environment in faults.items():
                 yield f"{data()['release']}{suffix}{os_suffix}{fault}", variant, own, environment
 
 
-def _image(arch: str, variant: dict[str, Any], layers: tuple[Layer, ...], faults: dict[str, str]) -> Image:
+def image(
+    arch: str, variant: dict[str, Any], layers: tuple[Layer, ...], added: dict[str, str], described: str
+) -> Image:
+    """The image of a variant (an entry of images.yml) from its layers, with more environment and a description."""
     kind = data()["kinds"][variant["kind"]]
-    environment = {**data()["environment"], **kind["environment"], "SOC_VERSION": variant["soc"], **faults}
+    environment = {**data()["environment"], **kind["environment"], "SOC_VERSION": variant["soc"], **added}
     config = {
         "architecture": arch,
         "os": "linux",
@@ -107,21 +114,22 @@ def _image(arch: str, variant: dict[str, Any], layers: tuple[Layer, ...], faults
             "Entrypoint": kind["entrypoint"],
             "Cmd": ["/bin/bash"],
             "WorkingDir": "/workspace",
-            "Labels": {LABEL: "imitation of vllm-ascend: no model, no NPU"},
+            "Labels": {LABEL: described},
         },
-        "rootfs": {"type": "layers", "diff_ids": [layer.diff_id for layer in layers]},
+        "rootfs": {"type": "layers", "diff_ids": [part.diff_id for part in layers]},
         "history": [{"created": CREATED, "created_by": f"layer {index}"} for index in range(len(layers))],
     }
     return Image(json.dumps(config, sort_keys=True).encode(), layers)
 
 
-def _layer(archive: bytes) -> Layer:
+def layer(archive: bytes) -> Layer:
+    """The layer of an archive that is not compressed."""
     return Layer.of(gzip.compress(archive, compresslevel=1, mtime=0))
 
 
 def _packages() -> tree.Tree:
-    files = _folder(IMAGE / "python", SITE_PACKAGES)
-    files.update(_folder(IMAGE / "common", ""))
+    files = folder(IMAGE / "python", SITE_PACKAGES)
+    files.update(folder(IMAGE / "common", ""))
     for name, version in data()["distributions"].items():
         info = f"{SITE_PACKAGES}/{name}-{version}.dist-info"
         files[f"{info}/METADATA"] = tree.Entry(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
@@ -130,24 +138,26 @@ def _packages() -> tree.Tree:
     return files
 
 
-def _own(variant: dict[str, Any], system: dict[str, Any]) -> tree.Tree:
-    files = _folder(IMAGE / variant["kind"], "")
+def own_files(variant: dict[str, Any], system: dict[str, Any]) -> tree.Tree:
+    """What only one variant on one system has: the shape of its environment, its system, its build information."""
+    files = folder(IMAGE / variant["kind"], "")
     files["/etc/os-release"] = tree.Entry(system["os_release"])
     files[f"{SITE_PACKAGES}/vllm_ascend/_build_info.py"] = tree.Entry(f'__device_type__ = "{variant["device_type"]}"\n')
     return files
 
 
-def _folder(folder: pathlib.Path, target: str) -> tree.Tree:
+def folder(source: pathlib.Path, target: str) -> tree.Tree:
+    """The files of a folder below another path."""
     return {
-        f"{target}/{path.relative_to(folder)}": tree.Entry(
+        f"{target}/{path.relative_to(source)}": tree.Entry(
             path.read_text(encoding="utf-8"), path.stat().st_mode & 0o777
         )
-        for path in sorted(folder.rglob("*"))
+        for path in sorted(source.rglob("*"))
         if path.is_file() and "__pycache__" not in path.parts
     }
 
 
-def _base(client: docker.DockerClient, host_image: str) -> Layer:
+def base(client: docker.DockerClient, host_image: str) -> Layer:
     """The base layer, kept in .lab/ as long as the host image is the same."""
     key = hashlib.sha256((client.images.get(host_image).id or "").encode() + (IMAGE / "carve.py").read_bytes())
     kept = ARCHIVES / f"base-{key.hexdigest()[:16]}.tar.gz"
@@ -184,13 +194,13 @@ def archive(named: dict[str, Image]) -> bytes:
     """What `docker save` writes for images by reference: for `docker load`, and for hosts without a registry."""
     manifest = []
     contents: dict[str, bytes] = {}
-    for reference, image in named.items():
-        config = digest(image.config).removeprefix("sha256:") + ".json"
-        contents[config] = image.config
-        layers = {f"{layer.diff_id.removeprefix('sha256:')}/layer.tar": layer for layer in image.layers}
-        for name, layer in layers.items():
+    for reference, one in named.items():
+        config = digest(one.config).removeprefix("sha256:") + ".json"
+        contents[config] = one.config
+        layers = {f"{part.diff_id.removeprefix('sha256:')}/layer.tar": part for part in one.layers}
+        for name, part in layers.items():
             if name not in contents:
-                contents[name] = zlib.decompress(layer.data, wbits=31)
+                contents[name] = zlib.decompress(part.data, wbits=31)
         manifest.append({"Config": config, "RepoTags": [reference], "Layers": list(layers)})
     contents["manifest.json"] = json.dumps(manifest).encode()
     buffer = io.BytesIO()

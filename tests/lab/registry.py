@@ -9,6 +9,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Iterator
 from typing import Any
 
 import docker
@@ -27,6 +28,7 @@ CONFIG_TYPE = "application/vnd.docker.container.image.v1+json"
 LAYER_TYPE = "application/vnd.docker.image.rootfs.diff.tar.gzip"
 START_LIMIT_S = 30
 REQUEST_LIMIT_S = 60
+PIECE = 1 << 22
 
 
 def ensure(client: docker.DockerClient, host_image: str) -> None:
@@ -101,7 +103,11 @@ def _wait(registry: Registry) -> None:
 
 
 def _request(
-    registry: Registry, method: str, path: str, data: bytes | None = None, headers: dict[str, str] | None = None
+    registry: Registry,
+    method: str,
+    path: str,
+    data: bytes | Iterator[bytes] | None = None,
+    headers: dict[str, str] | None = None,
 ) -> Any:
     import ssl
 
@@ -178,6 +184,12 @@ def _head(registry: Registry, path: str, accept: str) -> str | None:
     return None
 
 
+def _pieces(content: bytes) -> Iterator[bytes]:
+    """The content in parts: a socket's time limit is for one call, however much it sends."""
+    for start in range(0, len(content), PIECE):
+        yield content[start : start + PIECE]
+
+
 def _blob(registry: Registry, repository: str, digest: str, content: bytes) -> None:
     if _head(registry, f"/v2/{repository}/blobs/{digest}", "*/*"):
         return
@@ -188,7 +200,8 @@ def _blob(registry: Registry, repository: str, digest: str, content: bytes) -> N
 
 
 def _put(registry: Registry, path: str, content: bytes, media_type: str) -> None:
+    headers = {"Content-Type": media_type, "Content-Length": str(len(content))}
     try:
-        _request(registry, "PUT", path, data=content, headers={"Content-Type": media_type})
+        _request(registry, "PUT", path, data=_pieces(content), headers=headers)
     except urllib.error.HTTPError as error:
         raise LabError(f"{registry.plays} refuses {path}: {error.code} {error.read()[:500]!r}") from error

@@ -1,0 +1,197 @@
+"""What the collection gives to vLLM, read by the real vLLM 0.23.0 with vllm-ascend's own AscendConfig behind it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from ansible_collections.vllm_ascend.fleet.plugins.plugin_utils.plan import deployment_plan
+from ansible_collections.vllm_ascend.fleet.tests.unit.support.facts_builder import (
+    build_facts,
+    case_id,
+    case_of,
+    documented_cases,
+    shipped_profiles,
+    shipped_rules,
+)
+
+from tests.lab.real import parser
+
+MODEL = "Qwen/Qwen3-0.6B"
+DEVICE_TYPES = {
+    "atlas_a2": "A2",
+    "atlas_a3": "A3",
+    "atlas_300i_duo": "_310P",
+    "atlas_200i_pro": "_310P",
+    "atlas_950dt": "A5",
+}
+GRAPHS_310P = {"cudagraph_mode": "FULL_DECODE_ONLY", "cudagraph_capture_sizes": [1, 2, 4, 8]}
+ASCEND_310P = {"ascend_compilation_config": {"enable_npugraph_ex": False}}
+# What the documented command of each device type means to the engine.
+MEANT = {
+    "_310P": {
+        "model_config.dtype": "torch.float16",
+        "scheduler_config.max_num_seqs": 8,
+        "compilation_config.cudagraph_mode": "FULL_DECODE_ONLY",
+        "compilation_config.cudagraph_capture_sizes": [1, 2, 4, 8],
+        "compilation_config.max_cudagraph_capture_size": 8,
+        "compilation_config.splitting_ops": [],
+    },
+    "standard": {
+        "model_config.dtype": "torch.bfloat16",
+        "scheduler_config.max_num_seqs": 256,
+        "compilation_config.cudagraph_mode": "FULL_AND_PIECEWISE",
+        "compilation_config.max_cudagraph_capture_size": 256,
+    },
+}
+# LLM() takes more tokens at once than the server, unless it is told.
+OFFLINE_DEFAULTS = {
+    "compilation_config.compile_ranges_endpoints",
+    "scheduler_config.encoder_cache_size",
+    "scheduler_config.max_num_batched_tokens",
+    "scheduler_config.max_num_encoder_input_tokens",
+}
+# Operator's settings: the family, settings of the role, and what they mean to the engine.
+SETTINGS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "another length and name": (
+        "atlas_a2",
+        {"vllm_extra_args": ["--max-model-len", "2048"], "vllm_served_model_name": "small"},
+        {"model_config.max_model_len": 2048, "model_config.served_model_name": "small"},
+    ),
+    "extra arguments as a mapping": (
+        "atlas_a2",
+        {"vllm_extra_args": [{"--compilation-config": {"cudagraph_mode": "FULL_DECODE_ONLY"}}]},
+        {"compilation_config.cudagraph_mode": "FULL_DECODE_ONLY"},
+    ),
+    "an operator's value instead of the profile's": (
+        "atlas_300i_duo",
+        {"vllm_extra_args": ["--max-num-seqs", "4"]},
+        {"scheduler_config.max_num_seqs": 4, "model_config.dtype": "torch.float16"},
+    ),
+    "two chips of a 310P card": (
+        "atlas_300i_duo",
+        {"vllm_instances": [{"name": "ascend", "npus": 2}]},
+        {"parallel_config.tensor_parallel_size": 2, "compilation_config.cudagraph_capture_sizes": [1, 8]},
+    ),
+}
+# Words after the model, and what the real vLLM does with them: the exit code (none: it fails later), and its text.
+REFUSED: dict[str, tuple[list[str], int | None, str]] = {
+    "misspelt flag": (["--max-num-seq-s", "8"], 2, "unrecognized arguments: --max-num-seq-s 8"),
+    "bad dtype": (["--dtype", "fp16"], 2, "argument --dtype: invalid choice: 'fp16'"),
+    "JSON without quotes": (["--compilation-config", "{a:1}"], 2, "Invalid JSON: key must be a string"),
+    "unknown key": (["--compilation-config", '{"cudagraph_modes":"FULL"}'], 2, "Unexpected keyword argument"),
+    "unknown graph mode": (
+        ["--compilation-config", '{"cudagraph_mode":"full_decode"}'],
+        None,
+        "KeyError: 'FULL_DECODE'",
+    ),
+    "additional config without quotes": (["--additional-config", "{a:1}"], 2, "cannot be converted to"),
+    "additional config is a list": (["--additional-config", "[1]"], None, "Input should be a valid dictionary"),
+    "unknown key of eplb_config": (["--additional-config", '{"eplb_config":{"nope":1}}'], None, "no attribute 'nope'"),
+    "text for a number": (["--additional-config", '{"mega_moe_max_tokens":"x"}'], None, "must be an integer"),
+    "no sequences": (["--max-num-seqs", "0"], None, "greater than or equal to 1"),
+    "too long": (["--max-model-len", "999999"], None, "User-specified max_model_len (999999) is greater"),
+}
+# Words that it takes without a word, though they mean nothing or something else.
+TAKEN = {
+    "prefix of a flag": ["--max-num-seq", "8"],
+    "misspelt outer key": ["--additional-config", '{"ascend_compilation_confg":{"enable_npugraph_ex":false}}'],
+    "misspelt inner key": ["--additional-config", '{"ascend_compilation_config":{"enable_npugraph_exx":false}}'],
+}
+
+
+def planned(family: str, image_os: str = "ubuntu", **settings: Any) -> list[str]:
+    """The words after `vllm serve` in the plan of a documented host."""
+    facts = build_facts(case_of(family, image_os), npus=4)
+    plan = deployment_plan(facts, settings, shipped_profiles(), None, shipped_rules())
+    assert plan["problems"] == []
+    (instance,) = plan["instances"]
+    assert instance["serve_args"][:2] == ["vllm", "serve"]
+    return instance["serve_args"][2:]
+
+
+def keyword_arguments(words: list[str]) -> dict[str, Any]:
+    """The same for LLM(…): every flag by its name, JSON as data."""
+    arguments: dict[str, Any] = {"model": words[0]}
+    for flag, value in zip(words[1::2], words[2::2], strict=True):
+        name = flag.removeprefix("--").replace("-", "_")
+        arguments[name] = json.loads(value) if value[0] in "{[" or value.isdigit() else value
+    return arguments
+
+
+@pytest.fixture(scope="session")
+def answers() -> dict[Any, dict[str, Any]]:
+    """Everything that the tests ask, in one process of vLLM."""
+    questions: dict[Any, dict[str, Any]] = {"flags": {"flags": True}}
+    for case in documented_cases():
+        words = planned(case["family"], case["image_os"])
+        questions["documented", case_id(case)] = {"serve": words, "device_type": DEVICE_TYPES[case["family"]]}
+    for name, (family, settings, _meant) in SETTINGS.items():
+        questions["settings", name] = {"serve": planned(family, **settings), "device_type": DEVICE_TYPES[family]}
+    for family in ("atlas_a2", "atlas_300i_duo"):
+        kind = {"device_type": DEVICE_TYPES[family]}
+        questions["llm", family] = {"llm": keyword_arguments(planned(family)), **kind}
+        told = {**keyword_arguments(planned(family)), "max_num_batched_tokens": 2048}
+        questions["llm told", family] = {"llm": told, **kind}
+    for name, (words, _code, _text) in REFUSED.items():
+        questions["refused", name] = {"serve": [MODEL, *words]}
+    for name, words in TAKEN.items():
+        questions["taken", name] = {"serve": [MODEL, *words]}
+    return dict(zip(questions, parser.ask(list(questions.values())), strict=True))
+
+
+@pytest.mark.parametrize("case", documented_cases(), ids=case_id)
+def test_the_plan_of_each_family_means_what_the_documentation_says(
+    case: dict[str, Any], answers: dict[Any, dict[str, Any]]
+) -> None:
+    answer = answers["documented", case_id(case)]
+    assert "config" in answer, answer
+    config = answer["config"]
+    device_type = DEVICE_TYPES[case["family"]]
+    meant = MEANT.get(device_type, MEANT["standard"])
+    assert {name: config[name] for name in meant} == meant
+    # Without a network vLLM puts the snapshot's folder in the place of the hub's name.
+    assert f"/models--{MODEL.replace('/', '--')}/snapshots/" in config["model_config.model"]
+    assert config["parallel_config.tensor_parallel_size"] == 1
+    assert config["additional_config"]["ascend_compilation_config"]["enable_npugraph_ex"] is False
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_settings_reach_the_engine(name: str, answers: dict[Any, dict[str, Any]]) -> None:
+    answer = answers["settings", name]
+    assert "config" in answer, answer
+    meant = SETTINGS[name][2]
+    assert {field: answer["config"][field] for field in meant} == meant
+
+
+@pytest.mark.parametrize("family", ["atlas_a2", "atlas_300i_duo"])
+def test_the_same_settings_configure_the_server_and_llm_alike(family: str, answers: dict[Any, dict[str, Any]]) -> None:
+    served = answers["documented", case_id(case_of(family))]["config"]
+    for key, allowed in (("llm", OFFLINE_DEFAULTS), ("llm told", set())):
+        offline = answers[key, family]["config"]
+        assert {name for name in served.keys() | offline.keys() if served.get(name) != offline.get(name)} == allowed
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_the_real_vllm_refuses(name: str, answers: dict[Any, dict[str, Any]]) -> None:
+    _words, code, text = REFUSED[name]
+    answer = answers["refused", name]
+    assert "config" not in answer
+    assert (answer["exit"], text in answer["error"]) == (code, True), answer["error"]
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_what_the_real_vllm_takes_without_a_word(name: str, answers: dict[Any, dict[str, Any]]) -> None:
+    assert "config" in answers["taken", name], answers["taken", name]
+
+
+def test_the_flags_that_the_plan_knows_are_those_of_the_real_vllm(answers: dict[Any, dict[str, Any]]) -> None:
+    known = shipped_rules()["serve_flags"]
+    real = answers["flags"]["flags"]
+    assert {flag for kind in known["kinds"].values() for flag in kind} == real.keys()
+    # A choice that is None cannot be written.
+    choices = {flag: set(map(str, values or ())) - {"None"} for flag, values in real.items()}
+    assert {flag: choices[flag] for flag in known["choices"]} == {
+        flag: set(map(str, values)) for flag, values in known["choices"].items()
+    }
