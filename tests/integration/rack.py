@@ -9,6 +9,8 @@ import subprocess
 import sys
 from typing import Any, NamedTuple
 
+from ansible_collections.vllm_ascend.fleet.tests.lab.settings import rack
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(sys.executable).parent
 INVENTORY = ROOT / "inventories/lab"
@@ -33,6 +35,14 @@ class Run(NamedTuple):
         ]
         assert found, f"{module} did not run on {host}:\n{self.text[-3000:]}"
         return found[-1]
+
+    def report(self, host: str) -> dict[str, Any]:
+        """What the run knows of a host at its end: problems, plan, difference, what was applied."""
+        return self.result(host, "set_fact")["ansible_facts"]["vllm_report"]
+
+    def codes(self, host: str) -> set[str]:
+        """The codes of a host's problems."""
+        return {problem["code"] for problem in self.report(host)["problems"]}
 
 
 def playbook(
@@ -64,24 +74,34 @@ def playbook(
     return Run(done.returncode, text, data["stats"], tasks)
 
 
-def site(*arguments: str, **options: Any) -> Run:
+def site(*arguments: str, inventory: pathlib.Path = INVENTORY, **options: Any) -> Run:
     """Run site.yml against the rack."""
-    return playbook("playbooks/site.yml", "-i", str(INVENTORY), *arguments, **options)
+    return playbook("playbooks/site.yml", "-i", str(inventory), *arguments, **options)
 
 
 def on(host: str, *argv: str, check: bool = True, stdin: str | None = None) -> str:
     """Run a command line in the shell of a host of the rack, over ssh; its standard output."""
-    addresses = {
-        "a2-ubuntu-1": 11,
-        "a3-openeuler-1": 12,
-        "duo-ubuntu-1": 13,
-        "pro-openeuler-1": 14,
-        "a5-openeuler-1": 15,
-    }
-    addresses |= {"plain-1": 21, "half-1": 22}
     lab = ROOT / ".lab"
     command = ["ssh", "-i", str(lab / "id_ed25519"), "-o", f"UserKnownHostsFile={lab / 'known_hosts'}"]
-    command += ["-o", "IdentitiesOnly=yes", f"root@10.83.0.{addresses[host]}", "--", *argv]
+    command += ["-o", "IdentitiesOnly=yes", f"root@{rack().host(host).address}", "--", *argv]
     done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=180, check=False)
     assert not check or done.returncode == 0, f"{argv} on {host}: {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout
+
+
+def variables(**values: Any) -> list[str]:
+    """Variables for a playbook's command line."""
+    return ["-e", json.dumps(values)]
+
+
+def snapshot(host: str) -> str:
+    """Everything on a host that a run might change, as text."""
+    listing = on(
+        host,
+        "find /etc /usr/local /var/lib/vllm-ascend -xdev -type f -printf '%p %s %T@\\n' 2>/dev/null | sort",
+        check=False,
+    )
+    engine = (
+        "docker ps -a --no-trunc --format '{{.ID}} {{.Names}}'; docker image ls --no-trunc --format '{{.ID}} {{.Tag}}'"
+    )
+    return listing + on(host, engine)

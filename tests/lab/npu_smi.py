@@ -99,6 +99,19 @@ board | product) chip "$npu" "${{chip:-0}}" ;;
 esac
 """
 
+HANGING = """#!/bin/sh
+# SIMULATED npu-smi of a simulated {family} host: it hangs for ten minutes, as the real one does
+# with a dead chip. `npu-smi --simulated` says so. /run/simulated-npu-smi.calls has each call: its time, the
+# process that it leaves in a session of its own, its words.
+[ "$1" = --simulated ] && {{ echo "This npu-smi is simulated: {family}, no NPU is here, and it hangs."; exit 0; }}
+trap '' HUP INT TERM
+setsid sleep 600 &
+echo "$(date +%s) $! $*" >> /run/simulated-npu-smi.calls
+wait
+echo "dcmi module initialize failed. ret is -8005"
+exit 187
+"""
+
 _HBM_BORDER = "+---------------------------+---------------+----------------------------------------------------+"
 _DDR_BORDER = f"+{'-' * 31}+{'-' * 17}+{'-' * 54}+"
 _950_BORDER = f"+{'-' * 8}+{'-' * 18}+{'-' * 15}+{'-' * 70}+"
@@ -107,19 +120,31 @@ _950_BORDER = f"+{'-' * 8}+{'-' * 18}+{'-' * 15}+{'-' * 70}+"
 class Chip:
     """One chip (A3: die) of a host: its numbers in npu-smi and the names that it has there."""
 
-    def __init__(self, number: int, spec: dict[str, Any], buses: list[str]) -> None:
+    def __init__(self, index: int, number: int, spec: dict[str, Any], buses: list[str]) -> None:
         per_card = spec.get("per_card", 1)
-        self.number = number
-        self.npu = spec.get("first_npu", 0) + number // per_card
-        self.chip = number % per_card
-        self.bus = spec.get("bus") or buses[min(number, len(buses) - 1)].upper()
+        self.logic, self.number = index, number
+        card = index // per_card
+        self.npu = spec["npu_ids"][card] if "npu_ids" in spec else spec.get("first_npu", 0) + card
+        self.chip = index % per_card
+        self.bus = spec.get("bus") or buses[min(index, len(buses) - 1)].upper()
         self.name: str = spec["name"]
         self.total_mb: int = spec["total_mb"]
 
 
+def numbers(spec: dict[str, Any]) -> list[int]:
+    """The N of /dev/davinci<N> of a family's chips, in the order of npu-smi's table."""
+    chips = spec.get("chips", {})
+    return chips["numbers"] if "numbers" in chips else list(range(chips.get("count", 0)))
+
+
+def hanging(family: str) -> str:
+    """The script of a host whose npu-smi never answers."""
+    return HANGING.format(family=family)
+
+
 def script(family: str, spec: dict[str, Any], buses: list[str]) -> str:
     """The script of a family's host; spec is its entry in families.yml, buses the PCI addresses of its functions."""
-    chips = [Chip(number, spec["chips"], buses) for number in range(spec["chips"]["count"])]
+    chips = [Chip(index, number, spec["chips"], buses) for index, number in enumerate(numbers(spec))]
     layout = spec["chips"]["layout"]
     libraries = ["libc_sec.so", "libdcmi.so"] if spec.get("card") else ["libc_sec.so"]
     return SCRIPT.format(
@@ -250,8 +275,8 @@ def _mapping(chips: list[Chip], layout: str) -> str:
         rows = [[chip.npu, chip.npu, 0, chip.number, chip.name] for chip in chips]
     elif layout == "a3":
         names = ["NPU ID", "Chip ID", "Chip Logic ID", "Chip Phy-ID", "Chip Name"]
-        rows = [[chip.npu, chip.chip, chip.number, chip.number, chip.name] for chip in chips]
+        rows = [[chip.npu, chip.chip, chip.logic, chip.number, chip.name] for chip in chips]
     else:
         names = ["NPU ID", "Chip ID", "Chip Logic ID", "Chip Name"]
-        rows = [[chip.npu, chip.chip, chip.number, f"Ascend {chip.name}"] for chip in chips]
+        rows = [[chip.npu, chip.chip, chip.logic, f"Ascend {chip.name}"] for chip in chips]
     return "\n".join("\t" + "".join(f"{cell!s:<31}" for cell in row).rstrip() for row in [names, *rows])

@@ -92,8 +92,13 @@ def rack() -> Rack:
 
 @functools.cache
 def families() -> dict[str, Any]:
-    """families.yml, read once."""
-    return _yaml("families.yml")
+    """families.yml, read once; an entry with `like` is that entry, and its chips, but for what it changes."""
+    data = _yaml("families.yml")
+    for name, spec in data["families"].items():
+        if "like" in spec:
+            base = data["families"][spec["like"]]
+            data["families"][name] = {**base, **spec, "chips": {**base["chips"], **spec.get("chips", {})}}
+    return data
 
 
 def _yaml(name: str) -> dict[str, Any]:

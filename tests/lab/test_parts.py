@@ -121,6 +121,17 @@ def test_a_tree_packs_to_the_same_bytes_and_through_no_linked_folder(family: str
     assert not [path for path in built if path.startswith(linked)]
 
 
+def test_a_sparse_host_names_each_chip_the_same_everywhere_and_never_by_its_place() -> None:
+    """The number of its node is in the nodes, in the driver's files and beside its PCI address, whose order differs."""
+    built = tree.build("sparse_a2", "ubuntu")
+    made = {line.split()[1] for line in tree.nodes("sparse_a2").splitlines() if "/dev/davinci1" in line}
+    locks = {path.rpartition("-")[2] for path in built if "/.simulated-davinci" in path}
+    folder = f"{tree.LAB}/pci/devices/0000:c"
+    numbers = [built[f"{folder}{place}:00.0/dev_id"].content.strip() for place in (1, 2, 3, 4)]
+    assert numbers == ["14", "16", "10", "12"]
+    assert made == {f"/dev/davinci{number}" for number in numbers} == {f"/dev/{lock}" for lock in locks}
+
+
 def test_the_rack_has_every_family_both_systems_and_two_bad_hosts() -> None:
     hosts = rack().hosts
     shown = {host.family for host in hosts}

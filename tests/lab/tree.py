@@ -47,14 +47,16 @@ def build(family: str, os_name: str) -> Tree:
     if "chips" in spec:
         hal = "driver/libascend_hal.so" if spec.get("card") else "libascend_hal.so"
         tree[f"{DRIVER}/lib64/{hal}"] = Entry(
-            f"simulated libascend_hal.so: no code\nsoc_version={spec['soc_version']}\nfamily={family}\n", 0o755
+            f"simulated libascend_hal.so: no code\nsoc_version={spec['soc_version']}\n"
+            f"family={spec.get('like', family)}\n",
+            0o755,
         )
         if not spec.get("card"):
             tree["/etc/ascend_install.info"] = Entry(data["ascend_install_info"])
             tree[f"{DRIVER}/version.info"] = Entry(data["version_info"])
-        for number in range(spec["chips"]["count"]):
+        for number in npu_smi.numbers(spec):
             tree[f"{DRIVER}/lib64/.simulated-davinci{number}"] = Entry(mode=0o644)
-        program = npu_smi.script(family, spec, buses)
+        program = npu_smi.hanging(family) if spec.get("npu_smi_hangs") else npu_smi.script(family, spec, buses)
         for path in spec.get("npu_smi", data["card_npu_smi"]):
             tree[path] = Entry(program, 0o555)
     tree.update(_pci(spec))
@@ -83,12 +85,12 @@ def _addresses(function: dict[str, Any]) -> list[str]:
 def _pci(spec: dict[str, Any]) -> Tree:
     """The folder that a host binds over /sys/bus/pci at boot."""
     tree: Tree = {f"{LAB}/pci/devices/.keep": Entry()}
-    number = 0
+    first = 0
     for function in spec.get("pci", []):
         driver = function.get("driver", "devdrv_device_driver")
         if driver:
             tree[f"{LAB}/pci/drivers/{driver}/.keep"] = Entry()
-        for address in _addresses(function):
+        for index, address in enumerate(_addresses(function)):
             folder = f"{LAB}/pci/devices/{address}"
             subvendor, subdevice = function["subsystem"]
             values = {
@@ -103,15 +105,18 @@ def _pci(spec: dict[str, Any]) -> Tree:
             if driver:
                 tree[f"{folder}/driver"] = Entry(link=f"../../drivers/{driver}")
             if driver == "devdrv_device_driver":
+                # The number of the function's (first) chip.
+                number = npu_smi.numbers(spec)[first + index * function.get("chips", 1)]
                 tree[f"{folder}/dev_id"] = Entry(f"{number}\n")
-                number += function.get("chips", 1)
+        first += function["count"] * function.get("chips", 1)
     return tree
 
 
 def nodes(family: str) -> str:
     """tmpfiles.d lines that make the family's device nodes: null devices, owned as the driver's scripts leave them."""
     spec = families()["families"][family]
-    names = [f"davinci{number}" for number in range(spec.get("chips", {}).get("count", 0))] + spec.get("nodes", [])
+    numbers = npu_smi.numbers(spec) if "chips" in spec else []
+    names = [f"davinci{number}" for number in numbers] + spec.get("nodes", [])
     lines = []
     for folder, members in spec.get("node_folders", {}).items():
         lines.append(f"d /dev/{folder} 0755 root root - -")
