@@ -13,7 +13,7 @@ import json
 import os
 from typing import Any, Dict, List, Optional
 
-from . import instance_state, systemd
+from . import instance_state, log_lines, systemd
 from .commands import CommandResult, run
 from .engine import ENGINE_ENV
 from .sysroot import Sysroot
@@ -140,5 +140,8 @@ def explain(result: CommandResult, timeout: float) -> str:
         return "{0}: the program {1} is missing".format(name, result.argv[0])
     if result.timed_out:
         return "{0}: no end within {1:.0f} s".format(name, timeout)
-    text = " ".join((result.stderr or result.error or result.stdout).split())
+    said = next(
+        (text for text in map(log_lines.without_shell_noise, (result.stderr, result.error, result.stdout)) if text), ""
+    )
+    text = " ".join(said.split())
     return "{0}: exit {1}: {2}".format(name, result.rc, text[-400:])

@@ -22,12 +22,18 @@ _MATTERS = re.compile(
 )
 # The colour codes of vLLM's log lines, and what an interactive shell without a terminal says.
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_SHELL = re.compile(r"cannot set terminal process group|no job control in this shell")
 _NOISE = re.compile(
     r"(?i)^\S*( ?\(\w+ pid=\d+\))?\s+raise \w|waiting for \S+, \d+ of \d+ s:|cannot set terminal process group|"
     r"no job control in this shell|non-default args|Failed with result|"
     r"^Failed to start |Scheduled restart job|control process exited|force killing remaining processes|"
     r"See root cause above|\bINFO \d\d-\d\d |^\s*\^+\s*$|will not be available"
 )
+
+
+def without_shell_noise(text: str) -> str:
+    """The text without what an interactive shell says that has no terminal."""
+    return "\n".join(line for line in text.splitlines() if not _SHELL.search(line)).strip()
 
 
 def relevant(lines: Iterable[str], secrets: Iterable[str] = (), limit: int = LIMIT) -> List[str]:

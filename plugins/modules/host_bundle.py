@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: host_bundle
 short_description: Pack what is read of a host into one archive for a bug report
-version_added: "0.1.0"
+version_added: "0.2.0"
 author: the vllm_ascend.fleet authors (@vllm-ascend-fleet)
 description:
   - Observes the host as M(vllm_ascend.fleet.npu_facts) and M(vllm_ascend.fleet.vllm_instance_info) do, and writes what

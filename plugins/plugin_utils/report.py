@@ -15,7 +15,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from .diagnosis import UNKNOWN, diagnose
+
 WIDTH = 110
+# A person reads the first causes; the filter diagnose has all.
+MOST_CAUSES, MOST_LINES = 3, 4
 NOTHING = "-"
 # Outcomes of a transaction after which the instance is as planned.
 SETTLED = ("committed", "unchanged")
@@ -98,6 +102,26 @@ def problem_codes(report: Mapping[str, Any]) -> str:
     """The codes of a host's problems, each once with its number, in the order in which they were found."""
     counts = Counter(problem["code"] for problem in _problems(report))
     return ", ".join(code if number == 1 else f"{code} x{number}" for code, number in counts.items())
+
+
+def diagnosis_lines(logs: Mapping[str, Any], facts: Any = None) -> list[str]:
+    """Why each instance of a host failed, the likeliest cause first, from what vllm_log_info returned."""
+    kernel = [entry for entry in diagnose(logs.get("kernel") or "", facts) if entry["code"] != UNKNOWN]
+    lines: list[str] = []
+    for instance in logs.get("instances") or []:
+        if instance.get("log") is None:
+            found, empty = kernel, f"its log could not be read: {instance.get('error')}"
+        else:
+            own = diagnose(instance["log"], facts)
+            codes = {entry["code"] for entry in own}
+            found, empty = own + [e for e in kernel if e["code"] not in codes], "no failure in its log"
+        lines.append(f"{instance['name']} ({instance['unit']}): " + ("" if found else empty))
+        for entry in found[:MOST_CAUSES]:
+            lines += _wrapped(f"  [{entry['code']}] ", entry["cause"])
+            lines += [f"      {line[:WIDTH]}" for line in entry["evidence"][:MOST_LINES]]
+            lines += _wrapped("    remedy: ", entry["remedy"])
+            lines += _wrapped("    source: ", entry["source"]) if entry["source"] else []
+    return lines or ["There is no instance on this host."]
 
 
 def _problems(report: Mapping[str, Any]) -> list[Mapping[str, str]]:

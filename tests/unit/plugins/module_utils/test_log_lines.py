@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.vllm_ascend.fleet.plugins.module_utils import commands, host_control
 from ansible_collections.vllm_ascend.fleet.plugins.module_utils.log_lines import MASK, cause, mask, mask_value, relevant
 
 NOISE = [
@@ -92,3 +93,14 @@ def test_progress_and_information_are_no_cause():
             ERROR,
         ]
     ) == [ERROR]
+
+
+def test_what_a_shell_without_a_terminal_says_does_not_hide_the_failure():
+    said = "\n".join(NOISE[:2]) + "\n"
+    failed = commands.CommandResult(
+        ["docker", "run", "image"], 187, "dcmi module initialize failed. ret is -8005\n", said
+    )
+    assert host_control.explain(failed, 60) == (
+        "docker run image: exit 187: dcmi module initialize failed. ret is -8005"
+    )
+    assert host_control.explain(failed._replace(stderr=said + "no\n"), 60) == "docker run image: exit 187: no"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.vllm_ascend.fleet.plugins.plugin_utils.report import (
     deployment_report,
+    diagnosis_lines,
     difference_table,
     plan_lines,
     problem_codes,
@@ -130,3 +131,30 @@ def test_an_instance_that_succeeded_is_shown_beside_one_that_failed():
     one, two = deployment_report({"host": report})[2:]
     assert "update" in one and "http://localhost:8000/v1" in one
     assert "failed" in two and "no memory" in two and "http" not in two
+
+
+def logs(log, kernel=None, error=None):
+    unit = {"name": "ascend", "unit": "vllm-ascend.service", "log": log, "error": error}
+    return {"instances": [unit], "kernel": kernel}
+
+
+def test_a_diagnosis_has_cause_evidence_and_remedy():
+    text = "\n".join(diagnosis_lines(logs("vllm: error: unrecognized arguments: --max-num-seq-s 8")))
+    assert text.startswith("ascend (vllm-ascend.service): ")
+    assert "unrecognized arguments: --max-num-seq-s 8" in text
+    assert "  [" in text and "    remedy: " in text
+
+
+def test_the_kernel_adds_what_the_log_does_not_say():
+    oom = "2026-11-30T10:00:00+0000 node kernel: Out of memory: Killed process 4711 (VLLM::EngineCor) total-vm:9kB"
+    alone = diagnosis_lines(logs("", kernel=oom))
+    assert any("4711" in line for line in alone)
+    assert diagnosis_lines(logs("", kernel="kernel: eth0: link up")) == [
+        "ascend (vllm-ascend.service): no failure in its log"
+    ]
+
+
+def test_a_log_that_could_not_be_read_is_said():
+    found = diagnosis_lines(logs(None, error="journalctl is missing"))
+    assert found == ["ascend (vllm-ascend.service): its log could not be read: journalctl is missing"]
+    assert diagnosis_lines({"instances": [], "kernel": None}) == ["There is no instance on this host."]
