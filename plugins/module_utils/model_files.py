@@ -18,6 +18,12 @@ from .sysroot import Sysroot
 
 HUGGINGFACE, MODELSCOPE, LOCAL = "huggingface", "modelscope", "local"
 SOURCES = (HUGGINGFACE, MODELSCOPE, LOCAL)
+# The argument spec of a Request, for the modules that take some.
+OPTIONS: Dict[str, Dict[str, Any]] = {
+    "model": {"type": "str", "required": True},
+    "source": {"type": "str", "choices": list(SOURCES), "default": HUGGINGFACE},
+    "cache": {"type": "path", "default": "/root/.cache"},
+}
 CONFIG = "config.json"
 # A description of a large model's layers has some megabytes.
 JSON_LIMIT = 32 << 20

@@ -154,11 +154,6 @@ from ansible_collections.vllm_ascend.fleet.plugins.module_utils import (
 from ansible_collections.vllm_ascend.fleet.plugins.module_utils.bundle_recorder import Recorder
 from ansible_collections.vllm_ascend.fleet.plugins.module_utils.sysroot import SysrootError
 
-MODEL: Dict[str, Dict[str, Any]] = {
-    "model": {"type": "str", "required": True},
-    "source": {"type": "str", "choices": ["huggingface", "modelscope", "local"], "default": "huggingface"},
-    "cache": {"type": "path", "default": "/root/.cache"},
-}
 ARGUMENT_SPEC: Dict[str, Dict[str, Any]] = {
     "dest": {"type": "path", "required": True},
     "sysroot": {"type": "path", "default": "/"},
@@ -167,7 +162,7 @@ ARGUMENT_SPEC: Dict[str, Dict[str, Any]] = {
     "npu_smi_timeout": {"type": "int", "default": 15},
     "probe": {"type": "str", "choices": list(instance_observation.PROBES), "default": instance_observation.PROBE_NONE},
     "ports": {"type": "list", "elements": "int"},
-    "models": {"type": "list", "elements": "dict", "default": [], "options": MODEL},
+    "models": {"type": "list", "elements": "dict", "default": [], "options": model_files.OPTIONS},
     "timeout": {"type": "float", "default": 20},
     "hide": {"type": "list", "elements": "str", "default": [], "no_log": True},
 }

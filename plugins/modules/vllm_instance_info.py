@@ -170,12 +170,6 @@ from ansible_collections.vllm_ascend.fleet.plugins.module_utils.instance_observa
 )
 from ansible_collections.vllm_ascend.fleet.plugins.module_utils.sysroot import Sysroot, SysrootError
 
-MODEL_OPTIONS = {
-    "model": {"type": "str", "required": True},
-    "source": {"type": "str", "choices": list(model_files.SOURCES), "default": model_files.HUGGINGFACE},
-    "cache": {"type": "path", "default": "/root/.cache"},
-}
-
 
 def main() -> None:
     """Read the host and return what was observed."""
@@ -185,7 +179,7 @@ def main() -> None:
             "probe": {"type": "str", "choices": list(PROBES), "default": PROBE_COMPLETION},
             "ports": {"type": "list", "elements": "int"},
             "timeout": {"type": "float", "default": 20},
-            "models": {"type": "list", "elements": "dict", "default": [], "options": MODEL_OPTIONS},
+            "models": {"type": "list", "elements": "dict", "default": [], "options": model_files.OPTIONS},
         },
         supports_check_mode=True,
     )

@@ -438,7 +438,7 @@ def _needed(pattern: str, place: int) -> tuple[frozenset[str], int]:
             if opening and opening[0][1] in "=!<" and opening[0][:3] != "?P<":
                 group = frozenset()
         elif char == "[":
-            place = _CLASS.match(pattern, place - 1).end()  # type: ignore[union-attr]
+            place = _CLASS.match(pattern, place - 1).end()  # type: ignore[union-attr]  # because it matches at "["
             char = ""
         elif char == "\\":
             char, place = ("" if pattern[place].isalnum() else pattern[place]), place + 1

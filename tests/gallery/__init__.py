@@ -86,7 +86,7 @@ def _base(root: Any, host: dict[str, Any]) -> host_trees.HostTree:
 
 def _pci(tree: host_trees.HostTree, function: dict[str, Any]) -> None:
     ids = (function.pop("device"), function.pop("subvendor", "19e5"), function.pop("subdevice", "0000"))
-    tree.pci(function.pop("address"), tuple(str(word) for word in ids), **function)  # type: ignore[arg-type]
+    tree.pci(function.pop("address"), tuple(str(word) for word in ids), **function)  # type: ignore[arg-type]  # because the words are counted above
 
 
 def _programs(tree: host_trees.HostTree, host: dict[str, Any]) -> None:

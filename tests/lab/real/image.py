@@ -75,7 +75,7 @@ def packages_layer() -> images.Layer:
     with kept.open("rb") as file:
         # Mapped, not read: it is only needed when a registry lacks it.
         content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    return images.Layer(content, values["digest"], values["diff_id"])  # type: ignore[arg-type]
+    return images.Layer(content, values["digest"], values["diff_id"])  # type: ignore[arg-type]  # because JSON values are untyped
 
 
 def _pack(folder: pathlib.Path, target: pathlib.Path) -> dict[str, str]:

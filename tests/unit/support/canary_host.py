@@ -103,7 +103,7 @@ def _instance(tree: host_trees.HostTree) -> None:
         "image_id": "sha256:" + "a2" * 32,
         "image_reference": "quay.io/ascend/vllm-ascend:v0.23.0",
         "unit_digest": instance_state.text_digest(UNIT),
-        "secrets": plan["container"]["secrets"],  # type: ignore[index]
+        "secrets": plan["container"]["secrets"],  # type: ignore[index]  # because the plan has instances
     }
     folder = "var/lib/vllm-ascend/ascend/"
     tree.put(folder + "committed.json", json.dumps(state)).put(folder + "previous.json", json.dumps(state))
@@ -168,7 +168,7 @@ def _other_engines(tree: host_trees.HostTree) -> None:
     tree.put("proc/4711/cgroup", f"0::/system.slice/{HOST_NAME}.scope\n")
 
 
-def packed(root: pathlib.Path, scratch: pathlib.Path, options: bundle.Options = bundle.Options()) -> bundle.Bundle:  # noqa: B008
+def packed(root: pathlib.Path, scratch: pathlib.Path, options: bundle.Options = bundle.Options()) -> bundle.Bundle:  # noqa: B008  because Options is immutable
     """The bundle of the host below root; scratch is made."""
     scratch.mkdir(parents=True)
     return bundle.make(Recorder(str(root)), options, 1_700_000_000, str(scratch))

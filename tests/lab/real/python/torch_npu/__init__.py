@@ -14,9 +14,9 @@ from typing import Any
 _AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
 _wanted = os.environ.get(_AUTOLOAD)
 os.environ[_AUTOLOAD] = "0"
-from torch.utils.backend_registration import _setup_privateuseone_for_python_backend  # noqa: E402
+from torch.utils.backend_registration import _setup_privateuseone_for_python_backend  # noqa: E402  because autoload must be off
 
-from torch_npu import _simulated_driver, npu  # noqa: E402
+from torch_npu import _simulated_driver, npu  # noqa: E402  because the backend must be set up first
 
 del os.environ[_AUTOLOAD]
 if _wanted is not None:
@@ -26,7 +26,7 @@ if os.environ.get("LAB_DRIVER") != "none":
     _simulated_driver.load()
 _setup_privateuseone_for_python_backend(rename="npu", backend_module=npu)
 
-from torch_npu import _tensors  # noqa: E402
+from torch_npu import _tensors  # noqa: E402  because it needs torch.npu
 
 # Kept: the operators are taken as long as it lives.
 _operators = _tensors.register()
