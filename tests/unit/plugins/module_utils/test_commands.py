@@ -42,7 +42,7 @@ def test_a_program_that_sigkill_does_not_end_is_left_behind(monkeypatch, tmp_pat
     group = int((tmp_path / "pid").read_text())
     try:
         assert result.timed_out and result.rc is None and result.stdout == "begun\n"
-        assert took < 2, "more than the limit and a second"
+        assert took < 10, "it sleeps a minute"
         assert sent == [(group, signal.SIGKILL)]
         os.kill(group, 0)
     finally:
@@ -58,7 +58,7 @@ def test_a_child_that_went_to_a_group_of_its_own_does_not_hold_the_call(tmp_path
     result = run(["sh", "-c", script.format(tmp_path) + "; sleep 60"], 1)
     took = time.monotonic() - start
     os.killpg(int((tmp_path / "pid").read_text()), signal.SIGKILL)
-    assert result.timed_out and took < 2
+    assert result.timed_out and took < 10
     quick = run(["sh", "-c", script.format(tmp_path)], 20)
     os.killpg(int((tmp_path / "pid").read_text()), signal.SIGKILL)
     assert (quick.rc, quick.timed_out) == (0, False)

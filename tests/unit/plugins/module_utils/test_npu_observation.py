@@ -272,7 +272,7 @@ def test_a_live_npu_smi_that_cannot_be_killed_costs_its_limit_and_is_called_once
     os.killpg(int(call.split()[0]), signal.SIGKILL)
     assert found["npu_smi"]["status"] == "hung"
     assert (found["family"], codes(found)) == ("unknown", ["unknown_npu", "npu_smi_hung"])
-    assert limit <= took < limit + 1
+    assert limit <= took < limit + 10, "the program sleeps a minute"
 
 
 def test_nothing_of_a_replay_is_run(tmp_path):

@@ -417,29 +417,35 @@ FLOODS = {
 }
 
 
+def cpu_s(work):
+    """Seconds of CPU of the quickest of three runs."""
+    times = []
+    for _round in range(3):
+        began = time.process_time()
+        work()
+        times.append(time.process_time() - began)
+    return min(times)
+
+
 @pytest.mark.parametrize("kind", sorted(FLOODS))
-def test_two_megabytes_take_less_than_a_second_or_two(kind):
-    """A real log a second of CPU time at most, a hostile one two."""
+def test_the_time_grows_with_the_length_and_no_faster(kind):
+    """Four times the log costs about four times as much; 16 times is what a square would cost."""
     text = FLOODS[kind]()
-    began = time.process_time()
-    diagnose(text)
-    assert time.process_time() - began < (1.0 if kind == "a failure over and over" else 2.0)
+    assert cpu_s(lambda: diagnose(text)) < 9 * cpu_s(lambda: diagnose(text[: SIZE // 4]))
 
 
 def test_no_pattern_runs_away():
-    """Every pattern on lines that are long and almost what it looks for."""
+    """Every pattern on lines that are long and almost what it looks for, against one that is known to be slow."""
     bait = ["a" * 3000, " " * 3000, "error code is " * 214, "'" * 3000, "[ERROR] " * 375, "a.b-c/d_e=" * 300]
     bait += ["error: argument --a: invalid choice: x" * 79, "x\n  " * 750, "{" * 3000, "0" * 3000, "/a" * 1500]
-    slow = {}
-    for entry in diagnosis.shipped():
-        for pattern in [*entry.patterns, *entry.all_of, *entry.none_of]:
-            compiled = re.compile(pattern, re.IGNORECASE | re.MULTILINE)
-            began = time.process_time()
-            for line in bait:
-                compiled.search(line)
-            if time.process_time() - began > 0.25:
-                slow[entry.code] = pattern
-    assert slow == {}
+
+    def seconds(pattern):
+        compiled = re.compile(pattern, re.IGNORECASE | re.MULTILINE)
+        return cpu_s(lambda: [compiled.search(line) for line in bait])
+
+    limit = seconds(r"(\S+) never")
+    patterns = {pattern for s in diagnosis.shipped() for pattern in [*s.patterns, *s.all_of, *s.none_of]}
+    assert [pattern for pattern in sorted(patterns) if seconds(pattern) > 0.8 * limit] == []
 
 
 def test_the_words_that_a_pattern_needs_are_in_all_that_it_matches():
