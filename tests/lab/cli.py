@@ -14,6 +14,8 @@ from collections.abc import Callable
 import docker
 
 from . import engine, hosts, images, keys, registry, rootfs
+from .real import cache
+from .real import image as real_image
 from .settings import LABEL, STATE, LabError, rack, say
 
 
@@ -38,7 +40,8 @@ def up(_arguments: argparse.Namespace) -> int:
 
 def _images(client: docker.DockerClient, host_image: str) -> None:
     registry.ensure(client, host_image)
-    registry.push(images.tags(client, host_image))
+    registry.push([*images.tags(client, host_image), *real_image.tags(client, host_image)])
+    hosts.fill_caches(client, cache.archive())
 
 
 def down(_arguments: argparse.Namespace) -> int:

@@ -21,6 +21,7 @@ from .settings import DIGEST_LABEL, HERE, LABEL, Host, LabError, rack, say
 HOST_FILES = HERE / "host"
 READY_LIMIT_S = 120
 POLL_S = 0.5
+CACHE = "/root/.cache"
 UNIT_FOLDER = "/etc/systemd/system"
 SSHD_CONFIG = """\
 HostKey /etc/ssh/ssh_host_ed25519_key
@@ -145,6 +146,15 @@ def _create(client: docker.DockerClient, image: str, host: Host, digest: str) ->
         networking_config=api.create_networking_config({rack().network: endpoint}),
     )
     return client.containers.get(created["Id"])
+
+
+def fill_caches(client: docker.DockerClient, archive: bytes) -> None:
+    """Put the model into /root/.cache of the hosts that shall have it, where it is not yet."""
+    for host in (host for host in rack().hosts if host.model_cache):
+        container = get(client, host.name)
+        if not _exec(container, "test", "-d", f"{CACHE}/huggingface"):
+            _exec(container, "mkdir", "-p", CACHE)
+            container.put_archive(CACHE, archive)
 
 
 def find(client: docker.DockerClient, name: str) -> Container | None:

@@ -52,6 +52,7 @@ class Host:
     os: str
     arch: str | None = None
     nodes_after_s: int = 0
+    model_cache: bool = False
 
     @property
     def container(self) -> str:

@@ -16,6 +16,7 @@ ROOTS = [
     "dash",
     "findutils",
     "grep",
+    "libstdc++6",
     "procps",
     "python3",
     "sed",
