@@ -42,7 +42,7 @@ molecule: venv ## Run the molecule scenario on the rack
 
 # Two groups that have no host of the rack in common, so that they run side by side.
 .PHONY: integration integration-fleet integration-host
-FLEET := $(addprefix tests/integration/test_,site.py quoting.py vllm_image.py)
+FLEET := $(addprefix tests/integration/test_,site.py quoting.py vllm_image.py real_engine_310p.py)
 integration: integration-fleet integration-host ## Run the integration tests on the rack
 
 integration-fleet: venv
