@@ -14,7 +14,7 @@ from typing import Any
 
 from .plain import Findings, listed, masked, nearest
 from .serve import RESERVED, Argument, means
-from .serve_options import known_release
+from .serve_options import known_release, outside
 from .versions import Release
 
 # Kinds whose flags take nothing.
@@ -28,6 +28,7 @@ _NUMBERS = {
     ),
     "numbers": (re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*"), "a number"),
 }
+_NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?\s*", re.ASCII)
 _LISTS = ("lists", "integer_lists")
 # Given to an optional value, these mean that it is not set.
 _NOTHING = ("", "None")
@@ -109,3 +110,8 @@ def _check_values(argument: Argument, kind: str, rules: dict[str, Any], say: Any
             say("serve_flag_value", message, "Correct the value.")
         elif kind in _NUMBERS and value not in _NOTHING and not _NUMBERS[kind][0].fullmatch(value):
             say("serve_flag_value", f"{name} is {masked(value)}, and must be {_NUMBERS[kind][1]}", "Correct the value.")
+        elif name in rules["ranges"]:
+            # A size such as 16k is in every range.
+            wanted = outside(float(value), rules["ranges"][name]) if _NUMBER.fullmatch(value) else None
+            if wanted:
+                say("serve_flag_value", f"{name} is {value}, and must be {wanted}", "Correct the value.")

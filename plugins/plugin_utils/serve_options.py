@@ -150,13 +150,19 @@ def _check_limits(look: _Look, place: str, value: Any, record: dict[str, Any]) -
         return
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return
-    low, above, high = record.get("minimum"), record.get("above"), record.get("maximum")
+    wanted = outside(value, record)
+    if wanted:
+        _wrong_value(look, place, value, wanted)
+
+
+def outside(value: float, record: dict[str, Any]) -> str | None:
+    """What a number would have to be by a record's minimum, above and maximum; None when it is that."""
+    low, above, high = (record.get(key) for key in ("minimum", "above", "maximum"))
     if low is not None and value < low:
-        _wrong_value(look, place, value, f"at least {low}")
-    elif above is not None and value <= above:
-        _wrong_value(look, place, value, f"more than {above}")
-    elif high is not None and value > high:
-        _wrong_value(look, place, value, f"at most {high}")
+        return f"at least {low}"
+    if above is not None and value <= above:
+        return f"more than {above}"
+    return f"at most {high}" if high is not None and value > high else None
 
 
 def _wrong_value(look: _Look, place: str, value: Any, wanted: str, near: str = "") -> None:

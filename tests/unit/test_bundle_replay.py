@@ -122,7 +122,7 @@ def test_bundle_yml_brings_an_archive_of_every_host_that_plan_yml_reads_alike(re
 
 
 def test_in_check_mode_nothing_is_written(replays):
-    arguments = ["-i", str(replays / "hosts.yml"), "--check", "-e", "vllm_bundle_dir=else/where"]
+    arguments = ["-i", str(replays / "hosts.yml"), "--check", "--limit", "a2", "-e", "vllm_bundle_dir=else/where"]
     run = play(replays, "vllm_ascend.fleet.bundle", *arguments)
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr
     assert "check mode" in run.stdout

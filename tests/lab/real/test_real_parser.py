@@ -93,6 +93,17 @@ REFUSED: dict[str, tuple[list[str], int | None, str]] = {
     "no sequences": (["--max-num-seqs", "0"], None, "greater than or equal to 1"),
     "too long": (["--max-model-len", "999999"], None, "User-specified max_model_len (999999) is greater"),
 }
+# Numbers outside the ranges that the plan knows: the real configuration refuses them too, and takes the nearest inside.
+OUTSIDE = {
+    "--block-size": ("0", None),
+    "--cpu-offload-gb": ("-1", "0"),
+    "--gpu-memory-utilization": ("1.5", "1"),
+    "--max-model-len": ("-2", None),
+    "--max-num-batched-tokens": ("0", None),
+    "--max-num-seqs": ("0", "1"),
+    "--pipeline-parallel-size": ("0", "1"),
+    "--stream-interval": ("0", "1"),
+}
 # Words that it takes without a word, though they mean nothing or something else.
 TAKEN = {
     "prefix of a flag": ["--max-num-seq", "8"],
@@ -109,6 +120,12 @@ def planned(family: str, image_os: str = "ubuntu", **settings: Any) -> list[str]
     (instance,) = plan["instances"]
     assert instance["serve_args"][:2] == ["vllm", "serve"]
     return instance["serve_args"][2:]
+
+
+def planned_problems(**settings: Any) -> list[str]:
+    """The codes of the problems of an A2 host's plan."""
+    plan = deployment_plan(build_facts(case_of("atlas_a2")), settings, shipped_profiles(), None, shipped_rules())
+    return [problem["code"] for problem in plan["problems"]]
 
 
 def keyword_arguments(words: list[str]) -> dict[str, Any]:
@@ -136,6 +153,10 @@ def answers() -> dict[Any, dict[str, Any]]:
         questions["llm told", family] = {"llm": told, **kind}
     for name, (words, _code, _text) in REFUSED.items():
         questions["refused", name] = {"serve": [MODEL, *words]}
+    for flag, (outside, inside) in OUTSIDE.items():
+        questions["outside", flag] = {"serve": [MODEL, flag, outside]}
+        if inside is not None:
+            questions["inside", flag] = {"serve": [MODEL, flag, inside]}
     for name, words in TAKEN.items():
         questions["taken", name] = {"serve": [MODEL, *words]}
     return dict(zip(questions, parser.ask(list(questions.values())), strict=True))
@@ -179,6 +200,16 @@ def test_what_the_real_vllm_refuses(name: str, answers: dict[Any, dict[str, Any]
     answer = answers["refused", name]
     assert "config" not in answer
     assert (answer["exit"], text in answer["error"]) == (code, True), answer["error"]
+
+
+@pytest.mark.parametrize("flag", OUTSIDE)
+def test_the_ranges_of_numbers_are_those_of_the_real_vllm(flag: str, answers: dict[Any, dict[str, Any]]) -> None:
+    outside, inside = OUTSIDE[flag]
+    for value, accepted in ((outside, False), (inside, True)):
+        if value is not None:
+            problems = planned_problems(vllm_extra_args=[flag, value])
+            assert ([] if accepted else ["serve_flag_value"]) == problems
+            assert ("config" in answers["inside" if accepted else "outside", flag]) is accepted
 
 
 @pytest.mark.parametrize("name", TAKEN)

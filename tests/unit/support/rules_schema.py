@@ -93,6 +93,10 @@ SERVE_FLAGS = _record(
         "last": RELEASE,
         "kinds": _record({kind: _list_of(FLAG, filled=True) for kind in KINDS}, {}),
         "choices": _map_of(re.compile(r"--[a-z0-9-]+"), _list_of(SCALAR, filled=True)),
+        "ranges": _map_of(
+            re.compile(r"--[a-z0-9-]+"),
+            _record({}, {key: NUMBER for key in ("minimum", "above", "maximum")}),
+        ),
     },
     {},
 )
@@ -161,7 +165,28 @@ MODELS = _record(
     },
     {},
 )
-PARTS = {"releases": RELEASES, "serve_options": SERVE_OPTIONS, "serve_flags": SERVE_FLAGS, "models": MODELS}
+NAMES = re.compile(r"[a-z][a-z0-9_]*")
+OFFLINE = _record(
+    {
+        "origin": TEXT,
+        "first": RELEASE,
+        "last": RELEASE,
+        "server_only": _list_of(FLAG, filled=True),
+        "refused": _map_of(re.compile(r"--[a-z-]+"), TEXT),
+        "one_or_more": _list_of(FLAG, filled=True),
+        "integers": _list_of(FLAG, filled=True),
+        "sampling": _map_of(NAMES, option),
+        "sampling_refused": _map_of(NAMES, TEXT),
+    },
+    {},
+)
+PARTS = {
+    "releases": RELEASES,
+    "serve_options": SERVE_OPTIONS,
+    "serve_flags": SERVE_FLAGS,
+    "models": MODELS,
+    "offline": OFFLINE,
+}
 
 
 def rules_errors(rules: dict[str, Any]) -> list[str]:

@@ -14,8 +14,10 @@ from ansible_collections.vllm_ascend.fleet.plugins.module_utils import adoption
 
 from tests.unit.support.fleet_rig import DEVICE, NEW_IMAGE, OLD, OLD_IMAGE, FleetRig
 
+# A test run in a shell's background inherits an ignored SIGINT.
 SERVER = """\
-import pathlib, sys, time
+import pathlib, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
 pathlib.Path(__file__).with_name("ready").touch()
 try:
     time.sleep(120)

@@ -52,6 +52,8 @@ def test_a_flag_takes_one_kind_of_value():
     flags = [flag for kind in R["serve_flags"]["kinds"].values() for flag in kind]
     assert len(flags) == len(set(flags))
     assert set(R["serve_flags"]["choices"]) <= set(flags)
+    numeric = [flag for kind in ("integers", "sizes", "numbers") for flag in R["serve_flags"]["kinds"][kind]]
+    assert set(R["serve_flags"]["ranges"]) <= set(numeric)
     assert set(R["serve_options"]) <= set(R["serve_flags"]["kinds"]["json"] + R["serve_flags"]["kinds"]["json_or_text"])
     assert set(serve.JSON_FLAGS) <= set(R["serve_flags"]["kinds"]["json"] + R["serve_flags"]["kinds"]["json_or_text"])
     assert set(serve.ALIASES.values()) - {"--help"} <= set(flags)

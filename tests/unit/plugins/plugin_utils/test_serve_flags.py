@@ -106,3 +106,23 @@ def test_of_another_release_everything_is_only_a_warning(tag, words):
     findings = look(words, tag)[1]
     assert findings.problems == []
     assert len(findings.warnings) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (["--max-num-seqs", "0"], "--max-num-seqs is 0, and must be at least 1"),
+        (["--gpu-memory-utilization=1.5"], "--gpu-memory-utilization is 1.5, and must be at most 1"),
+        (["--gpu-memory-utilization", "0"], "--gpu-memory-utilization is 0, and must be more than 0"),
+        (["--max-model-len", "-2"], "must be a number, or one such as 16k"),
+    ],
+)
+def test_a_number_out_of_its_range_is_a_problem(words, wanted):
+    (problem,) = look(words)[1].problems
+    assert problem["code"] == "serve_flag_value"
+    assert wanted in problem["message"]
+
+
+@pytest.mark.parametrize("words", [["--max-model-len", "16k"], ["--max-num-seqs", "1"], ["--max-model-len", "-1"]])
+def test_a_number_at_the_edge_of_its_range_is_taken(words):
+    assert look(words)[1].problems == []
