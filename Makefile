@@ -28,8 +28,11 @@ lint: venv ## Check style, types, roles and documentation
 unit: venv ## Run the unit tests, those of the host code under Python 3.7 too
 	@tests/bootstrap host-python
 	$(BIN)/python -m pytest -n 4 tests/unit tests/gallery
-	$(BIN)/python -m pytest tests/bench
 	.venv-3.7/bin/python -m pytest -n 4 tests/unit/plugins/module_utils --ignore-glob='*_mutations.py'
+
+.PHONY: bench
+bench: venv ## Measure what observing a host costs
+	$(BIN)/python -m pytest tests/bench
 
 .PHONY: gallery
 gallery: venv ## Plan every host of the gallery, and show the decisions
@@ -40,16 +43,21 @@ gallery: venv ## Plan every host of the gallery, and show the decisions
 molecule: venv ## Run the molecule scenario on the rack
 	$(BIN)/molecule test --all
 
-# Two groups that have no host of the rack in common, so that they run side by side.
-.PHONY: integration integration-fleet integration-host
-FLEET := $(addprefix tests/integration/test_,site.py quoting.py vllm_image.py real_engine_310p.py)
-integration: integration-fleet integration-host ## Run the integration tests on the rack
+# Groups that have no host of the rack in common, so that they run side by side; a new file is in the last one.
+.PHONY: integration integration-fleet integration-odd integration-host
+TESTS := tests/integration/test_
+FLEET := $(addprefix $(TESTS),site.py quoting.py real_engine_310p.py)
+ODD := $(addprefix $(TESTS),odd_hosts.py replay.py engine_image.py vllm_image.py)
+integration: integration-fleet integration-odd integration-host ## Run the integration tests on the rack
 
 integration-fleet: venv
-	$(BIN)/python -m pytest $(FLEET)
+	$(BIN)/python -m pytest --durations=5 $(FLEET)
+
+integration-odd: venv
+	$(BIN)/python -m pytest --durations=5 $(ODD)
 
 integration-host: venv
-	$(BIN)/python -m pytest $(filter-out $(FLEET),$(wildcard tests/integration/test_*.py)) tests/lab
+	$(BIN)/python -m pytest --durations=5 $(filter-out $(FLEET) $(ODD),$(wildcard $(TESTS)*.py)) tests/lab
 
 .PHONY: test
 test: venv ## Run all tests

@@ -35,8 +35,8 @@ VALUES = (
     "power_w",
     "temperature_c",
 )
-BOUNDED = settings(max_examples=500, derandomize=True, deadline=None, database=None)
-MANY = settings(max_examples=1500, derandomize=True, deadline=None, database=None)
+BOUNDED = settings(max_examples=300, derandomize=True, deadline=None, database=None)
+MANY = settings(max_examples=900, derandomize=True, deadline=None, database=None)
 NOISE = (
     "", "...", "[WARNING] noise", "| |", "||||", "+", "\t", "| x | y |", "| x | y | z |", "| 9 | OK | z |",
     "|  |  |  |",
