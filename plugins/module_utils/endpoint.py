@@ -280,17 +280,24 @@ def _tokens(reply: Reply) -> Optional[float]:
     return sum(values) if values else None
 
 
+def failure_of(reply: Reply, api_key: Optional[str] = None) -> str:
+    """Why an answer is no good, in one line without the key."""
+    if reply.failure is not None:
+        return reply.error
+    body = reply.body.replace(api_key, "***") if api_key else reply.body
+    return "HTTP {0} {1}".format(reply.status, _message(body)).strip()
+
+
 def _failed(path: str, reply: Reply, closed: str, api_key: Optional[str]) -> Proof:
     state = closed if reply.failure in (REFUSED, UNREACHABLE, CLOSED) else UNHEALTHY
     if reply.failure is not None:
-        detail = "{0}: {1}".format(path, reply.error)
+        detail = "{0}: {1}".format(path, failure_of(reply))
     elif reply.status in (401, 403):
         detail = "{0}: HTTP {1}: the API key is missing or not the server's".format(path, reply.status)
     elif path == "/health" and reply.status == 503:
         detail = "/health: HTTP 503: the engine is dead or not ready"
     else:
-        body = reply.body.replace(api_key, "***") if api_key else reply.body
-        detail = "{0}: HTTP {1} {2}".format(path, reply.status, _message(body)).strip()
+        detail = "{0}: {1}".format(path, failure_of(reply, api_key))
     return Proof(state, detail)
 
 

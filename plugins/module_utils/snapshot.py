@@ -10,7 +10,7 @@ import os
 import stat
 from typing import Any, Dict, List, Optional
 
-from . import atomic, endpoint, instance_state
+from . import answers, atomic, endpoint, instance_state
 from .host_control import Host
 
 # The environment file as it was (0600): its values are secret, so they are not in the journal.
@@ -68,6 +68,15 @@ def prove(host: Host, instance: str, plan: Dict[str, Any], with_completion: bool
         host.environment(instance).get(instance_state.API_KEY),
         with_completion=with_completion,
         accept_busy=True,
+    )
+
+
+def check_answers(host: Host, instance: str, plan: Dict[str, Any], wanted: Dict[str, Any]) -> Dict[str, Any]:
+    """Ask the endpoint for what the plan's answers want. answers.WrongAnswerError says what is not so."""
+    end = plan["endpoint"]
+    key = host.environment(instance).get(instance_state.API_KEY)
+    return answers.check(
+        endpoint.outside_address(end["address"]), int(end["port"]), plan["served_model_name"], key, wanted
     )
 
 

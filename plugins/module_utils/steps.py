@@ -15,7 +15,7 @@ import stat
 import time
 from typing import Any, Dict, Iterable, List, Optional
 
-from . import adoption, atomic, instance_state, log_lines, nodes, preflight, snapshot, verification
+from . import adoption, answers, atomic, instance_state, log_lines, nodes, preflight, snapshot, verification
 from .host_control import Host, HostError
 from .instance_difference import planned_secrets, unit_digest
 from .journal import now
@@ -124,7 +124,7 @@ class Steps:
         return None
 
     def verify(self) -> Optional[str]:
-        """The documented verification, in the gap in which the NPUs are free."""
+        """The verification, at the level that the plan has, in the gap in which the NPUs are free."""
         if self.request.get("verify") == "skip" or not self.plan.get("verification"):
             return SKIPPED
         evidence = verification.verify(self.host, self.plan)
@@ -177,6 +177,17 @@ class Steps:
         running, wanted = found.get("Image"), self.request.get("image_id")
         if wanted and running != wanted:
             raise StepError("the container runs the image {0}, not {1}".format(running, wanted))
+        self._check_answers()
+
+    def _check_answers(self) -> None:
+        """The golden answer and the decoding, where the plan wants them."""
+        wanted = self.plan.get("answers") or {}
+        if not any(wanted.values()):
+            return
+        try:
+            self.evidence["answers"] = snapshot.check_answers(self.host, self.name, self.plan, wanted)
+        except answers.WrongAnswerError as failure:
+            raise StepError(str(failure)) from failure
 
     def commit(self) -> None:
         """What serves now is the state that later runs compare with and go back to."""

@@ -18,6 +18,7 @@ from .plain import Findings
 from .profiles import origin_of
 from .quoting import QuotingError
 from .serve import CONTAINER_PORT, Argument, serve_args
+from .settings import GOLDEN_TOKENS
 from .unit import TEMPLATE_VERSION, unit_text
 
 
@@ -109,6 +110,7 @@ def instance_plan(
         "serve_args": argv,
         "plan_hash": identity,
         "timeouts": timeouts,
+        "answers": _answers(instance),
         "model_cache": {"path": values["vllm_model_cache"], "target": CACHE_TARGET},
         "model_folder": model.folder,
         "required_paths": sorted(
@@ -119,11 +121,20 @@ def instance_plan(
     try:
         plan["docker_run"] = docker_run(container)
         plan["unit"] = {"name": unit_name(name), "text": unit_text(plan, identity, engine.python, engine.docker)}
-        plan.update(check_runs(name, container, identity))
+        plan.update(check_runs(name, container, identity, values["vllm_verify_level"]))
     except QuotingError as failure:
         findings.problem("value_unwritable", f"instance {name}: {failure}", "Use one line of plain text.")
         return None
     return plan
+
+
+def _answers(instance: dict[str, Any]) -> dict[str, Any]:
+    """What the endpoint must answer when the instance is changed; no part of what the instance is."""
+    golden = instance["golden"]
+    return {
+        "golden": {"max_tokens": GOLDEN_TOKENS, **golden} if golden else None,
+        "decode_tokens": instance["decode_tokens"],
+    }
 
 
 def plan_hash(container: dict[str, Any], argv: list[str], timeouts: dict[str, Any]) -> str:

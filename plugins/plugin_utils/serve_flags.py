@@ -112,6 +112,6 @@ def _check_values(argument: Argument, kind: str, rules: dict[str, Any], say: Any
             say("serve_flag_value", f"{name} is {masked(value)}, and must be {_NUMBERS[kind][1]}", "Correct the value.")
         elif name in rules["ranges"]:
             # A size such as 16k is in every range.
-            wanted = outside(float(value), rules["ranges"][name]) if _NUMBER.fullmatch(value) else None
-            if wanted:
-                say("serve_flag_value", f"{name} is {value}, and must be {wanted}", "Correct the value.")
+            within = outside(float(value), rules["ranges"][name]) if _NUMBER.fullmatch(value) else None
+            if within:
+                say("serve_flag_value", f"{name} is {value}, and must be {within}", "Correct the value.")

@@ -38,6 +38,8 @@ _SYSTEM_FOLDERS = re.compile(r"/(usr|var|bin|sbin|lib[^/]*)")
 _SYSTEM_TREES = re.compile(r"/(dev|etc|proc|sys|boot|run)(/.*)?")
 # The longest time limit, a day in seconds: beyond it a service that never starts is not noticed.
 LONGEST_S = 86_400
+GOLDEN_TOKENS = 16
+MOST_GOLDEN_TOKENS = 1024
 # More digits are no number of anything here, and int() refuses them from 4300 on.
 _WHOLE = re.compile(r"\s*-?\d{1,30}\s*", re.ASCII)
 _TRUE = {"true", "yes", "on", "1"}
@@ -150,6 +152,18 @@ def _variables(value: dict[str, Any]) -> None:
             raise Invalid(f'one line as the value of "{name}"') from None
 
 
+def _golden(value: dict[str, Any]) -> None:
+    unknown = sorted(set(value) - {"prompt", "answer", "max_tokens"})
+    if unknown:
+        raise Invalid(f"the keys prompt, answer, max_tokens, not {listed(unknown)}")
+    for key in ("prompt", "answer"):
+        if not isinstance(value.get(key), str) or not value[key].strip():
+            raise Invalid(f'a dictionary with text as "{key}"')
+    tokens = value.get("max_tokens", GOLDEN_TOKENS)
+    if isinstance(tokens, bool) or not isinstance(tokens, int) or not 1 <= tokens <= MOST_GOLDEN_TOKENS:
+        raise Invalid(f'a whole number from 1 to {MOST_GOLDEN_TOKENS} as "max_tokens"')
+
+
 def _acceptable(value: list[Any]) -> None:
     wrong = [code for code in value if code not in tuple(ACCEPTABLE)]
     if wrong:
@@ -213,6 +227,9 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("vllm_start_timeout", "int", 1800, key="start_timeout", minimum=1, maximum=LONGEST_S),
     Setting("vllm_stop_timeout", "int", 60, key="stop_timeout", minimum=1, maximum=LONGEST_S),
     Setting("vllm_shutdown_timeout", "int", key="shutdown_timeout", minimum=0, maximum=LONGEST_S),
+    Setting("vllm_verify_level", "str", "documented", choices=("documented", "deep")),
+    Setting("vllm_golden", "dict", key="golden", check=_golden),
+    Setting("vllm_decode_tokens", "int", key="decode_tokens", minimum=1, maximum=4096),
     Setting("vllm_sysroot", "path"),
 )
 INSTANCE_SETTINGS = {setting.key: setting for setting in SETTINGS if setting.key}

@@ -25,6 +25,8 @@ IMAGE = "quay.io/ascend/vllm-ascend:v0.23.0"
 BROKEN = IMAGE + "-lab-broken"
 GARBAGE = IMAGE + "-lab-garbage"
 UNIT = f"vllm-{NAME}.service"
+# No engine of the rack computes anything: this answer never comes.
+GOLDEN = {"prompt": "The capital of China is", "answer": "Beijing", "max_tokens": 8}
 # Steps before which the running service is not touched: the old one goes on.
 UNTOUCHED = ("snapshot", "prepare", "image", "preflight")
 # The step, and the run after it: the same plan, another one, or only a start.
@@ -77,6 +79,7 @@ def plans(tmp_path_factory):
         "b": plan(observation, LAB_LOAD_S="0.2", TRIAL="b"),
         "broken": plan(observation, BROKEN, LAB_LOAD_S="0.2"),
         "garbage": plan(observation, GARBAGE, LAB_LOAD_S="0.2"),
+        "golden": {**plan(observation, LAB_LOAD_S="0.2", TRIAL="golden"), "answers": {"golden": GOLDEN}},
     }
     module(state="absent", names=[NAME])
     for image in {BROKEN, GARBAGE} - images:
@@ -124,7 +127,7 @@ def cases():
             }
         )
         now = after
-    for name in ("broken", "garbage"):
+    for name in ("broken", "garbage", "golden"):
         made.append({"name": name, "plan": name, "fault": None, "verify": "skip", "fails": True, "following": now})
         made[-1]["serves"] = now
     return made
@@ -178,7 +181,11 @@ def test_the_old_or_the_new_service_is_proved_after_the_next_run(results, plans,
 
 @pytest.mark.parametrize(
     ("name", "step", "text"),
-    [("broken", "start", "RuntimeError"), ("garbage", "start", "choices[0].text is empty")],
+    [
+        ("broken", "start", "RuntimeError"),
+        ("garbage", "start", "choices[0].text is empty"),
+        ("golden", "prove", "must begin with 'Beijing'"),
+    ],
 )
 def test_an_image_that_does_not_serve_is_undone_and_the_reason_is_shown(results, name, step, text):
     first = results[f"Run {name}"]

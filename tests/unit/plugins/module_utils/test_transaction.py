@@ -200,6 +200,22 @@ def test_an_image_that_fails_is_rolled_back_with_the_line_that_matters(rig, what
     assert rig.serves(old)
 
 
+@pytest.mark.parametrize(("answer", "ok"), [("city", True), ("Beijing", False)])
+def test_a_golden_answer_decides_whether_the_new_service_stays(rig, answer, ok):
+    """The service answers " city" to everything: healthy, and not what a golden answer may want."""
+    old = rig.install_old()
+    new = rig.plan(answers={"golden": {"prompt": "Beijing is a", "answer": answer, "max_tokens": 5}})
+    result = rig.apply(new)
+    assert result["ok"] is ok
+    if ok:
+        assert result["evidence"]["answers"]["golden"] == " city"
+        assert rig.serves(new)
+    else:
+        assert result["failure"]["step"] == "prove"
+        assert "'city', and must begin with 'Beijing'" in result["failure"]["message"]
+        assert rig.serves(old)
+
+
 def test_a_moved_tag_goes_back_to_the_image_of_before(rig):
     plan = rig.plan()
     rig.apply(plan)

@@ -529,3 +529,13 @@ def test_empty_facts_are_an_unknown_host():
     plan = deployment_plan({}, {}, shipped_profiles())
     assert codes(plan) == ["hardware_unknown"]
     assert json.loads(json.dumps(plan)) == plan
+
+
+def test_wanted_answers_are_in_the_plan_and_are_no_difference():
+    """They are asked when an instance changes; a service is not restarted for them."""
+    golden = {"prompt": "The capital of China is", "answer": "Beijing"}
+    (plain,) = plan_of()["instances"]
+    (asked,) = plan_of(vllm_golden=golden, vllm_decode_tokens=64)["instances"]
+    assert plain["answers"] == {"golden": None, "decode_tokens": None}
+    assert asked["answers"] == {"golden": {"max_tokens": 16, **golden}, "decode_tokens": 64}
+    assert asked["plan_hash"] == plain["plan_hash"]

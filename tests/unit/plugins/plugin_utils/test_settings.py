@@ -172,6 +172,12 @@ WRONG = [
     ("vllm_model", ["a"], "text"),
     ("vllm_instances", {}, "a list"),
     ("vllm_instances", [], "at least one"),
+    ("vllm_golden", {"prompt": "a"}, 'text as "answer"'),
+    ("vllm_golden", {"prompt": " ", "answer": "b"}, 'text as "prompt"'),
+    ("vllm_golden", {"prompt": "a", "answer": "b", "most": 3}, "prompt, answer, max_tokens, not most"),
+    ("vllm_golden", {"prompt": "a", "answer": "b", "max_tokens": 0}, 'from 1 to 1024 as "max_tokens"'),
+    ("vllm_golden", ["a"], "a dictionary"),
+    ("vllm_decode_tokens", 0, "at least 1"),
 ]
 
 
