@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from typing import Any, Dict, List, NamedTuple, Optional
 
 from . import adoption, helper_install, instance_difference, instance_state, log_lines, snapshot, transaction
@@ -45,7 +46,7 @@ def apply(
 ) -> Dict[str, Any]:
     """Bring the planned instances (state present) or the named ones (other states) to the state that is asked for.
 
-    Returns {changed, helper, instances, diff}. ApplyError with the same, and state_now, when one fails; the instances
+    Returns {changed, helper, instances, diff, began_at}. ApplyError with the same, and state_now, when one fails; the instances
     after it are left alone.
     """
     check_names([plan.get("name") for plan in instances or []] + list(names or []))
@@ -80,6 +81,7 @@ def check_names(names: List[Any]) -> None:
             helper=None,
             instances=[],
             diff=[],
+            began_at=time.time(),
         )
 
 
@@ -92,10 +94,17 @@ class _Run:
         self.instances: List[Dict[str, Any]] = []
         self.diff: List[Dict[str, str]] = []
         self.current = ""
+        self.began_at = time.time()
 
     def result(self) -> Dict[str, Any]:
         changed = any(one["changed"] for one in self.instances) or bool(self.helper and self.helper["changed"])
-        return {"changed": changed, "helper": self.helper, "instances": self.instances, "diff": self.diff}
+        return {
+            "changed": changed,
+            "helper": self.helper,
+            "instances": self.instances,
+            "diff": self.diff,
+            "began_at": self.began_at,
+        }
 
     # -- present -----------------------------------------------------------------------------------------------------
 

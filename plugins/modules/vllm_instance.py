@@ -15,7 +15,7 @@ description:
   - Brings instances of a plan to serve their models, or starts, stops, restarts or removes instances by name.
   - An instance is changed in one transaction. It runs on the host, under a lock and with a journal, so that it survives
     a lost connection, and the next run attaches to it, finishes it or undoes it. The transaction checks the image and
-    the flags beside the running service, stops it, runs the documented verification of the devices, writes unit and
+    the flags beside the running service, stops it, verifies the devices, writes unit and
     environment file, starts the unit, waits until it serves, and proves it with a completion.
   - When any of that fails, the previous unit, environment, image and state come back and are proved, and the error says
     which step failed, which lines matter and what is there now.
@@ -64,7 +64,9 @@ options:
     type: bool
     default: false
   verify:
-    description: V(documented) verifies the devices in a throw-away container before the service starts.
+    description:
+      - V(documented) verifies the devices in a throw-away container before the service starts, at the level that the
+        plan of the instance has (C(documented) or C(deep)).
     type: str
     choices: [documented, skip]
     default: documented
@@ -155,6 +157,10 @@ helper:
     when it was not needed.
   returned: always
   type: dict
+began_at:
+  description: When the module began, in seconds of the epoch by the host's own clock.
+  returned: always
+  type: float
 failed_step:
   description: The step that failed.
   returned: when a transaction failed

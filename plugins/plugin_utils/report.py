@@ -117,11 +117,16 @@ def diagnosis_lines(logs: Mapping[str, Any], facts: Any = None) -> list[str]:
             found, empty = own + [e for e in kernel if e["code"] not in codes], "no failure in its log"
         lines.append(f"{instance['name']} ({instance['unit']}): " + ("" if found else empty))
         for entry in found[:MOST_CAUSES]:
-            lines += _wrapped(f"  [{entry['code']}] ", entry["cause"])
-            lines += [f"      {line[:WIDTH]}" for line in entry["evidence"][:MOST_LINES]]
-            lines += _wrapped("    remedy: ", entry["remedy"])
-            lines += _wrapped("    source: ", entry["source"]) if entry["source"] else []
+            lines += cause_lines(entry)
     return lines or ["There is no instance on this host."]
+
+
+def cause_lines(entry: Mapping[str, Any]) -> list[str]:
+    """A cause of the filter diagnose with its evidence, remedy and source."""
+    lines = _wrapped(f"  [{entry['code']}] ", entry["cause"])
+    lines += [f"      {line[:WIDTH]}" for line in entry["evidence"][:MOST_LINES]]
+    lines += _wrapped("    remedy: ", entry["remedy"])
+    return lines + (_wrapped("    source: ", entry["source"]) if entry["source"] else [])
 
 
 def _problems(report: Mapping[str, Any]) -> list[Mapping[str, str]]:

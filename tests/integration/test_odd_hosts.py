@@ -171,6 +171,11 @@ def test_when_the_driver_refuses_a_forced_npu_the_service_before_is_back(deploye
     assert run.rc == 2
     result = run.result(HELD, "vllm_instance")
     assert "-8020" in result["msg"] and result["instances"][0]["outcome"] == "rolled_back"
+    # What ends the host says what failed, where, why, what to do, and what is there now.
+    told = run.result(HELD, "fail")["msg"]
+    assert "on held-1, in: Make the instances serve (verify)" in told
+    assert "[npu_occupied]" in told and "remedy: Find the owner" in told
+    assert "The previous state is back. Now: vllm-ascend.service is active" in told
     assert on(HELD, "systemctl cat vllm-ascend") == before
     assert complete(rack().host(HELD).address).strip()
 
