@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What can be checked of a new image beside the running service, without a device: versions and the flags.
 
-A refusal of the flags by the image's own parser stops a transaction before anything stops. Whatever cannot be checked
-(a vLLM that needs the device to load its parser) is evidence, not a failure.
+A refusal of the flags by the image's own parser stops a transaction before anything stops; where the plan asks for a
+deep verification, an image that is built for other hardware does too. Whatever cannot be checked (a vLLM that needs
+the device to load its parser) is evidence, not a failure.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, List
 
-from . import log_lines
+from . import deep_judgement, log_lines
 from .host_control import Host, explain
-from .verification import throw_away
+from .verification import DEEP, level_of, throw_away
 
 TIMEOUT_S = 300.0
 MARK = "vllm-ascend-preflight "
@@ -25,6 +26,15 @@ _SCRIPT = """\
 import contextlib, io, json, sys
 serve_args = json.loads(SERVE_ARGS)
 found = {"python": sys.version.split()[0], "vllm": None, "vllm_ascend": None, "plugins": [], "flags": "unchecked"}
+# Read, not imported: a package may ask for the device.
+found["build"] = {}
+try:
+    import importlib.util, os, re
+    place = importlib.util.find_spec("vllm_ascend").submodule_search_locations[0]
+    with open(os.path.join(place, "_build_info.py"), encoding="utf-8") as stream:
+        found["build"] = dict(re.findall(r"(?m)^__(device_type|soc_version)__ *= *\\W(\\w[\\w.-]*)", stream.read()))
+except Exception:
+    pass
 try:
     from importlib import metadata
     found["plugins"] = sorted(point.name for point in metadata.entry_points(group="vllm.platform_plugins"))
@@ -76,10 +86,11 @@ def script(serve_args: List[str]) -> str:
     return _SCRIPT.replace("SERVE_ARGS", repr(json.dumps(serve_args)), 1)
 
 
-def check(host: Host, instance: Dict[str, Any], timeout: float = TIMEOUT_S) -> Dict[str, Any]:
-    """Run the checks of a planned instance and give the evidence {checked, flags, vllm, plugins, why, ...}.
+def check(host: Host, instance: Dict[str, Any], timeout: float = TIMEOUT_S, verified: bool = True) -> Dict[str, Any]:
+    """Run the checks of a planned instance and give the evidence {checked, flags, vllm, plugins, build, why, ...}.
 
-    PreflightError when the engine refuses the container, or the image's parser refuses the flags.
+    PreflightError when the engine refuses the container, the image's parser refuses the flags, or a deep verification
+    is planned and would find that the image is built for other hardware; verified says that it will run at all.
     """
     result = throw_away(host, instance["name"], instance["preflight"], timeout, script(instance["serve_args"]))
     if result.rc == ENGINE_REFUSED:
@@ -97,6 +108,11 @@ def check(host: Host, instance: Dict[str, Any], timeout: float = TIMEOUT_S) -> D
             "the image's own parser refuses the arguments of `vllm serve`: {0}".format(_first(lines)),
             log_lines.relevant(lines),
         )
+    verification = instance.get("verification") or {}
+    if verified and level_of(verification) == DEEP:
+        wrong = deep_judgement.wrong_image(found.get("build"), verification.get("expect") or {})
+        if wrong:
+            raise PreflightError(wrong, [])
     return found
 
 

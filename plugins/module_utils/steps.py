@@ -96,7 +96,8 @@ class Steps:
         if not self.plan.get("preflight"):
             return SKIPPED
         try:
-            self.evidence["preflight"] = preflight.check(self.host, self.plan)
+            verified = self.request.get("verify") != "skip"
+            self.evidence["preflight"] = preflight.check(self.host, self.plan, verified=verified)
         except preflight.PreflightError as failure:
             raise StepError(str(failure), failure.lines) from failure
         return None

@@ -1,20 +1,25 @@
 # Copyright (c) 2026, the vllm_ascend.fleet authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The documented verification of the container environment, with exactly the devices and mounts of the service.
+"""The verification of the container environment, with exactly the devices and mounts of the service.
 
-`npu-smi info` must end well, then a Python script on standard input must print `vLLM Ascend environment: OK` (vLLM
-Ascend quick start v0.23.0). Of the script only that line counts: a process that prints it and then crashes while it
-leaves has still shown what it was asked for. Everything else is evidence.
+The documented level: `npu-smi info` must end well, then a Python script on standard input must print `vLLM Ascend
+environment: OK` (vLLM Ascend quick start v0.23.0). Of the script only that line counts: a process that prints it and
+then crashes while it leaves has still shown what it was asked for. Everything else is evidence.
+
+The deep level, where the plan asks for it, goes on in the same process: chips are counted and each computes something
+(deep_script.py), and what was seen is compared with what the plan expects (deep_judgement.py).
 """
 
 from __future__ import annotations
 
+import csv
 import json
+import re
 import time
 from typing import Any, Dict, List, Optional
 
-from . import log_lines, nodes
+from . import deep_judgement, deep_script, log_lines, nodes
 from .commands import CommandResult
 from .host_control import Host, explain
 from .instance_state import LABEL_INSTANCE, container_name
@@ -23,10 +28,17 @@ OK_LINE = "vLLM Ascend environment: OK"
 ACTIVATED = "Platform plugin ascend is activated"
 EVIDENCE = "vllm-ascend-evidence "
 PLUGIN_GROUP = "vllm.platform_plugins"
+THROW_AWAY = "throwaway"
 
 # npu-smi can block for 150 s soon after boot (hicann/driver uda_access.c, uda_wait_all_phy_startup).
 NPU_SMI_S = 180.0
 PYTHON_S = 600.0
+
+DOCUMENTED = "documented"
+DEEP = "deep"
+# Characters of a failed verification's output that are kept.
+OUTPUT = 8000
+_LOGIN = re.compile(r"(?<=://)[^/\s@]+@")
 
 # The documented five lines, then what else is worth knowing; that part cannot fail the verification.
 SCRIPT = """\
@@ -68,28 +80,46 @@ print("vllm-ascend-evidence " + json.dumps(evidence, default=str))
 def verify(host: Host, instance: Dict[str, Any], timeout: float = PYTHON_S) -> Dict[str, Any]:
     """Verify a planned instance in a throw-away container; the NPUs must be free.
 
-    Returns the evidence {ok, where, npu_smi, python, platform_plugin, message, lines, seconds}; npu_smi is null where
-    the plan asks for none, since it hung on the host.
+    Returns the evidence {ok, level, where, npu_smi, python, platform_plugin, deep, message, lines, output, seconds};
+    npu_smi is null where the plan asks for none, since it hung on the host, deep where the plan does not ask for it.
     """
     argvs = instance["verification"]
     began = time.monotonic()
     npu_smi = None
     if argvs["npu_smi"]:
         npu_smi = _throw_away(host, instance["name"], argvs["npu_smi"], min(NPU_SMI_S, timeout), None)
-    python = _throw_away(host, instance["name"], argvs["python"], timeout, SCRIPT)
-    return _evidence("throwaway", npu_smi, python, began)
+    script = _script(argvs, timeout, operate=True)
+    python = _throw_away(host, instance["name"], argvs["python"], timeout, script)
+    return _evidence(THROW_AWAY, argvs, npu_smi, python, began)
 
 
 def verify_running(host: Host, instance: Dict[str, Any], timeout: float = PYTHON_S) -> Dict[str, Any]:
-    """The same inside the container that serves now, which holds the NPUs. Returns the same evidence."""
+    """The same inside the container that serves now, which holds the NPUs. Returns the same evidence.
+
+    No operation runs on a chip then: it could disturb the service, or find no memory.
+    """
     container = container_name(instance["name"])
     began = time.monotonic()
     results: Dict[str, CommandResult] = {}
-    for key, stdin, limit in (("npu_smi", None, min(NPU_SMI_S, timeout)), ("python", SCRIPT, timeout)):
-        if instance["verification"][key]:
-            command = command_in(instance["verification"][key], instance["container"]["image"])
+    argvs = instance["verification"]
+    script = _script(argvs, timeout, operate=False)
+    for key, stdin, limit in (("npu_smi", None, min(NPU_SMI_S, timeout)), ("python", script, timeout)):
+        if argvs[key]:
+            command = command_in(argvs[key], instance["container"]["image"])
             results[key] = host.ask_docker(["exec", "-i", container] + command, limit, stdin)
-    return _evidence("running container", results.get("npu_smi"), results["python"], began)
+    return _evidence("running container", argvs, results.get("npu_smi"), results["python"], began)
+
+
+def level_of(verification: Dict[str, Any]) -> str:
+    """How much the plan's verification asks for; documented in plans from before there was a choice."""
+    return str(verification.get("level") or DOCUMENTED)
+
+
+def _script(verification: Dict[str, Any], timeout: float, operate: bool) -> str:
+    if level_of(verification) != DEEP:
+        return SCRIPT
+    number = deep_judgement.operations(verification.get("expect") or {}) if operate else 0
+    return SCRIPT + deep_script.script(number, timeout)
 
 
 def command_in(argv: List[str], image: str) -> List[str]:
@@ -125,29 +155,55 @@ def _throw_away(host: Host, instance: str, argv: List[str], timeout: float, stdi
         return CommandResult(argv, None, "", "", error=str(failure))
 
 
-def _evidence(where: str, npu_smi: Optional[CommandResult], python: CommandResult, began: float) -> Dict[str, Any]:
+def _evidence(
+    where: str,
+    verification: Dict[str, Any],
+    npu_smi: Optional[CommandResult],
+    python: CommandResult,
+    began: float,
+) -> Dict[str, Any]:
     lines = [line.strip() for line in python.stdout.splitlines()]
     printed = OK_LINE in lines
     said = next((line[len(EVIDENCE) :] for line in lines if line.startswith(EVIDENCE)), None)
     details: Dict[str, Any] = json.loads(said) if said else {}
+    deep = None
+    if printed and level_of(verification) == DEEP:
+        expect, operated = verification.get("expect") or {}, where == THROW_AWAY
+        versions = details.get("versions") or {}
+        deep = deep_judgement.judge(deep_script.parse(python.stdout), expect, versions, operated)
     # A hanging npu-smi is judged before, on the host, where an operator can accept it: it is not called again then.
     # One that hangs here only is noted.
     failed = npu_smi if npu_smi is not None and not npu_smi.ok and not npu_smi.timed_out else None
-    message = None
+    message, why = None, []
     if failed is not None:
         message = "npu-smi info fails in the container: {0}".format(explain(failed, NPU_SMI_S))
+        why = log_lines.relevant(failed.text.splitlines())
     elif not printed:
         message = "the verification script did not print {0!r}: {1}".format(OK_LINE, _last(python))
+        why = log_lines.relevant(python.text.splitlines())
+    elif deep is not None and deep["failures"]:
+        message = "; ".join(deep["failures"])
+        why = deep_judgement.lines(deep) or log_lines.relevant(python.stderr.splitlines())
     return {
-        "ok": failed is None and printed,
+        "ok": message is None,
+        "level": level_of(verification),
         "where": where,
         "npu_smi": _smi(npu_smi),
         "python": dict(details, ok=printed, rc=python.rc, timed_out=python.timed_out),
         "platform_plugin": _plugin(python, details),
+        "deep": deep,
         "message": message,
-        "lines": [] if message is None else log_lines.relevant((failed or python).text.splitlines()),
+        "lines": why,
+        "output": None if message is None else _output(failed or python),
         "seconds": round(time.monotonic() - began, 1),
     }
+
+
+def _output(result: CommandResult) -> str:
+    """The end of what a failed verification printed, without the logins of proxies and our own marked lines."""
+    marks = (EVIDENCE, deep_script.FACTS, deep_script.CHIP)
+    text = "\n".join(line for line in result.text.splitlines() if not line.startswith(marks))
+    return _LOGIN.sub(log_lines.MASK + "@", log_lines.without_shell_noise(text))[-OUTPUT:]
 
 
 def _smi(npu_smi: Optional[CommandResult]) -> Optional[Dict[str, Any]]:
@@ -186,9 +242,32 @@ def verify_all(host: Host, instances: List[Dict[str, Any]], timeout: float = PYT
             evidence = verify_running(host, instance, timeout)
         else:
             others = holders(host, instance.get("npus") or [])
-            evidence = _busy(others) if others else verify(host, instance, timeout)
-        found.append(dict(evidence, name=instance["name"]))
+            evidence = _busy(instance, others) if others else verify(host, _as_found(host, instance), timeout)
+        secrets = list(host.environment(instance["name"]).values())
+        found.append(dict(log_lines.mask_value(evidence, secrets), name=instance["name"]))
     return found
+
+
+def _as_found(host: Host, instance: Dict[str, Any]) -> Dict[str, Any]:
+    """The instance without the mount of a model cache that is not there yet: a deployment makes it, this must not."""
+    cache = (instance.get("model_cache") or {}).get("path")
+    if not cache or host.sysroot.exists(cache):
+        return instance
+    argvs = dict(instance["verification"])
+    for key in ("npu_smi", "python"):
+        argvs[key] = _without_mount(argvs[key], cache) if argvs[key] else None
+    return dict(instance, verification=argvs)
+
+
+def _without_mount(argv: List[str], source: str) -> List[str]:
+    """The argv of a `docker run` without the --mount of that source."""
+    kept: List[str] = []
+    for word in argv:
+        if kept and kept[-1] == "--mount" and "source={0}".format(source) in next(csv.reader([word])):
+            kept.pop()
+        else:
+            kept.append(word)
+    return kept
 
 
 def holders(host: Host, npus: List[str]) -> List[str]:
@@ -203,14 +282,17 @@ def holders(host: Host, npus: List[str]) -> List[str]:
     return sorted(names)
 
 
-def _busy(others: List[str]) -> Dict[str, Any]:
+def _busy(instance: Dict[str, Any], others: List[str]) -> Dict[str, Any]:
     return {
         "ok": False,
+        "level": level_of(instance["verification"]),
         "where": None,
         "npu_smi": None,
         "python": None,
         "platform_plugin": "unknown",
+        "deep": None,
         "message": "the NPUs are held by the container {0}, and a chip serves one at a time".format(", ".join(others)),
         "lines": [],
+        "output": None,
         "seconds": 0.0,
     }

@@ -114,8 +114,10 @@ def _judge_held(request: Request, others: list[str], nodes: Nodes, findings: Fin
     asked = "all NPU nodes" if request.npus == "all" else request.asked
     for holder, held in _by_holder(others, nodes).items():
         message = f"instance {request.name} asks for {asked}, and {holder.holds(held)}"
-        findings.problem("npu_held", message, holder.remedy or HELD_REMEDY)
-    return findings.accepts("npu_held") or not any(node in nodes.held for node in others)
+        # What serves is never disturbed, whatever the operator accepts.
+        findings.problem("npu_serving" if holder.instance else "npu_held", message, holder.remedy or HELD_REMEDY)
+    holders = [nodes.held[node] for node in others if node in nodes.held]
+    return not holders or (findings.accepts("npu_held") and not any(holder.instance for holder in holders))
 
 
 def _by_holder(chosen: Iterable[str], nodes: Nodes) -> dict[Holder, list[str]]:
@@ -175,7 +177,8 @@ def _tiers(
             tiers[0].append(node)
         elif node in nodes.held and not request.owns(node):
             # What somebody may hold comes before what somebody holds.
-            tiers[3 if nodes.held[node].why else 4] += [node] * findings.accepts("npu_held")
+            accepted = findings.accepts("npu_held") and not nodes.held[node].instance
+            tiers[3 if nodes.held[node].why else 4] += [node] * accepted
         elif node in nodes.health:
             tiers[2] += [node] * findings.accepts("npu_unhealthy")
         else:

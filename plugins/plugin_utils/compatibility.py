@@ -73,9 +73,7 @@ def _check_driver(rules: dict[str, Any], target: Target, findings: Findings) -> 
     if found is None or not numbers(target.driver):
         return
     cann, _tag = found
-    entries = [entry for entry in rules["drivers"] if numbers(cann)[:2] == numbers(entry["cann"])]
-    named = [entry for entry in entries if target.family in entry.get("families", [])]
-    fitting = named or [entry for entry in entries if "families" not in entry]
+    fitting = _fitting(rules, target.family, cann)
     what = f"driver {target.driver} with CANN {cann}, which {target.tag} has for {target.title}"
     series = numbers(target.driver)[:2]
     if any(series == numbers(works) for entry in fitting for works in entry["works"]):
@@ -94,6 +92,38 @@ def _check_driver(rules: dict[str, Any], target: Target, findings: Findings) -> 
         message = f"{what}, is not listed as compatible; listed are {listed(listing)}{old}"
     sources = "; ".join(rules["origins"][entry["origin"]] for entry in fitting) or "release notes of CANN"
     findings.warn("driver_unlisted", message, f"It may work all the same; look it up ({sources}).")
+
+
+def _fitting(rules: dict[str, Any], family: str, cann: str) -> list[dict[str, Any]]:
+    """The lists of drivers for a CANN: those that name the family, else those that name none."""
+    entries = [entry for entry in rules["drivers"] if numbers(cann)[:2] == numbers(entry["cann"])]
+    named = [entry for entry in entries if family in entry.get("families", [])]
+    return named or [entry for entry in entries if "families" not in entry]
+
+
+def known_drivers(rules: dict[str, Any], family: str) -> list[dict[str, Any]]:
+    """[{cann, works, broken, source}] for a family, of every CANN that is known; what an image holds is seen later."""
+    canns = list(dict.fromkeys(entry["cann"] for entry in rules["drivers"]))
+    return [
+        {
+            "cann": cann,
+            "works": list(entry["works"]),
+            "broken": list(entry.get("broken", [])),
+            "source": rules["origins"][entry["origin"]],
+        }
+        for cann in canns
+        for entry in _fitting(rules, family, cann)
+    ]
+
+
+def known_contents(rules: dict[str, Any], tag: str, suffix: str | None) -> dict[str, Any]:
+    """{release, cann, versions} of a release's official images; empty for one that is not listed."""
+    entry = rules["matrix"].get(tag)
+    if entry is None:
+        return {}
+    own = entry.get("cann_310p") if suffix == SUFFIX_310P else None
+    packages = {name: str(entry[name]) for name in ("vllm", "torch", "torch_npu") if name in entry}
+    return {"release": tag, "cann": str(own or entry["cann"]), "versions": packages}
 
 
 def _check_limits(rules: dict[str, Any], target: Target, findings: Findings) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..module_utils.instance_state import LABEL_INSTANCE, LABEL_PLAN, LABEL_ROLE, ROLE_SERVE, ROLE_VERIFY
+from .npu_nodes import by_number
 from .plain import kind_of
 from .quoting import csv_fields
 
@@ -24,6 +25,7 @@ SHAPE: dict[type, tuple[str, ...]] = {
 }
 NPU_SMI = ["npu-smi", "info"]
 PYTHON = ["python3", "-"]
+VISIBLE_DEVICES = "ASCEND_RT_VISIBLE_DEVICES"
 
 
 def labels(instance: str, plan_hash: str, role: str = ROLE_SERVE) -> dict[str, str]:
@@ -92,8 +94,18 @@ def mount_value(mount: dict[str, Any]) -> str:
     return csv_fields(fields + ["readonly"] * bool(mount["read_only"]))
 
 
-def check_runs(instance: str, container: dict[str, Any], plan_hash: str) -> dict[str, Any]:
-    """{verification: {npu_smi, python}, preflight}: the argv of the throw-away containers that prove a plan.
+def expected_npus(instance: dict[str, Any]) -> dict[str, Any]:
+    """{npus, count, exact} for a verification: what torch must see inside the container of a planned instance.
+
+    count is null where the operator limits what is visible; a privileged container may see more than is mapped.
+    """
+    nodes, container = by_number(instance["npus"]), instance["container"]
+    limited = VISIBLE_DEVICES in container["environment"]
+    return {"npus": nodes, "count": None if limited else len(nodes), "exact": not container["privileged"]}
+
+
+def check_runs(instance: str, container: dict[str, Any], plan_hash: str, level: str = "documented") -> dict[str, Any]:
+    """{verification: {level, npu_smi, python}, preflight}: the argv of the throw-away containers that prove a plan.
 
     The verification has exactly the service's devices and mounts; the preflight has no device, so that it can run
     beside the old service (a chip serves one container at a time). None has ports, a network or secrets.
@@ -108,6 +120,7 @@ def check_runs(instance: str, container: dict[str, Any], plan_hash: str) -> dict
     }
     return {
         "verification": {
+            "level": level,
             "npu_smi": docker_run(container, **common, command=SHELL + NPU_SMI),
             "python": docker_run(container, **common, command=SHELL + PYTHON),
         },

@@ -59,6 +59,16 @@ def node_holders(
     return held
 
 
+def instance_holders(observed: dict[str, Any] | None, planned: list[str]) -> dict[str, Holder]:
+    """The running instances of ours that are not among the planned ones, by the nodes that they keep."""
+    return {
+        node: Holder(f"the running instance {entry['name']}", instance=entry["name"])
+        for entry in (observed or {}).get("instances") or []
+        if entry["name"] not in planned and is_running(entry)
+        for node in entry.get("npus") or []
+    }
+
+
 def _own(observed: dict[str, Any] | None, planned: list[str]) -> Own:
     names = {planned_name(name) for name in planned}
     instances = [e for e in (observed or {}).get("instances") or [] if e["name"] in planned and is_running(e)]

@@ -13,7 +13,7 @@ from .conflicts import check_image_store, is_running
 from .engine_checks import engine_pull_option, engine_runtime
 from .environment import add_defaults, check_secrets, open_variables, secret_values
 from .hccl import BASE_PORT, PORT_RANGE, SOURCE, Need, base_ports, busy_ports, kept_base
-from .holders import check_unproven, doubtful_nodes, node_holders
+from .holders import check_unproven, doubtful_nodes, instance_holders, node_holders
 from .host_checks import check_driver, check_node_modes, check_notices
 from .image import choose_image, image_system
 from .instance_plan import Engine, Resources, instance_plan
@@ -47,9 +47,10 @@ class HostPlan:
         profile: dict[str, Any],
         observed: dict[str, Any] | None,
         findings: Findings,
+        beside: bool = False,
     ) -> None:
         self.facts, self.values, self.profile, self.observed = facts, values, profile, observed
-        self.findings = findings
+        self.findings, self.beside = findings, beside
         host = facts.get("host") or {}
         self.system = image_system(values, profile, host, findings)
         self.image = choose_image(values, profile, host, self.system, findings)
@@ -92,7 +93,9 @@ class HostPlan:
     def _nodes(self) -> Nodes:
         names = [instance["name"] for instance in self.values["vllm_instances"]]
         host_memory = bool(self.profile.get("host_memory"))
-        held = node_holders(self.facts, self.observed, names, host_memory)
+        staying = instance_holders(self.observed, names) if self.beside else {}
+        names += sorted({holder.instance for holder in staying.values() if holder.instance})
+        held = {**node_holders(self.facts, self.observed, names, host_memory), **staying}
         doubt = {} if host_memory else doubtful_nodes(self.facts, self.observed, names)
         nodes = host_nodes(self.facts, self.profile["nodes_per_card"], held, doubt)
         check_npu_nodes(self.facts, nodes, self.profile["title"], self.findings)
@@ -113,7 +116,8 @@ class HostPlan:
         variables = open_variables(self.values, instance, findings)
         secrets = secret_values(self.values, instance)
         check_secrets(instance, variables, secrets, findings)
-        self._check_access(instance, secrets)
+        if not self.beside:
+            self._check_access(instance, secrets)
         self._check_folders(instance)
         return Parts(instance, arguments, variables, secrets)
 

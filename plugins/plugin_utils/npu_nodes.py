@@ -21,13 +21,14 @@ class Holder:
     """Who else holds a node, as a sentence names it, and how it gives the node back (null: by being stopped).
 
     why says what makes it likely where it is not certain; orphan that it is an instance of ours which is not planned
-    any more.
+    any more; instance is the name of one of ours.
     """
 
     name: str
     remedy: str | None = None
     orphan: bool = False
     why: str | None = None
+    instance: str | None = None
 
     def __str__(self) -> str:
         return self.name

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..module_utils.instance_state import container_name as planned_name
 from .conflicts import check_foreign, check_ports
+from .container import expected_npus
 from .engine_checks import check_engine
 from .host_checks import check_host, choose_family
 from .host_plan import HostPlan
@@ -20,13 +21,14 @@ from .settings import resolve_settings
 
 
 def deployment_plan(
-    facts: Any, settings: Any, profiles: Any, observed: Any = None, rules: Any = None
+    facts: Any, settings: Any, profiles: Any, observed: Any = None, rules: Any = None, beside: bool = False
 ) -> dict[str, Any]:
     """The plan {family, product, image, instances, explain, problems, warnings} of a host.
 
     facts are ansible_facts.ascend_npu, settings the role variables by name, profiles the shipped ones by family,
     observed what vllm_instance_info returned (null: nothing was), rules what is known of releases, serve options and
-    models (null: they are not checked). Everything that speaks against the deployment is in problems, never raised;
+    models (null: they are not checked). beside says that the instances come for a while beside those that run, which
+    keep their NPUs, and have no endpoint. Everything that speaks against the deployment is in problems, never raised;
     TypeError is for callers who pass something else than data.
     """
     facts, given, shipped, observed = plain(facts), plain(settings), plain(profiles), plain(observed)
@@ -46,8 +48,9 @@ def deployment_plan(
     check_engine(observed, whole, findings)
     check_host(facts, observed, findings)
     names = [planned_name(instance["name"]) for instance in wanted]
-    adopted = check_foreign(observed, names, values["vllm_adopt_containers"], findings)
-    check_ports(wanted, observed, adopted, findings)
+    if not beside:
+        adopted = check_foreign(observed, names, values["vllm_adopt_containers"], findings)
+        check_ports(wanted, observed, adopted, findings)
     extra = {
         instance["name"]: parse_extra_args(
             f"extra_args of instance {instance['name']}", instance["extra_args"], findings
@@ -58,9 +61,12 @@ def deployment_plan(
     extra = checks.arguments(extra, profile)
     plan: dict[str, Any] = {"family": family, "product": facts.get("product"), "image": None, "instances": []}
     if profile is not None:
-        host = HostPlan(facts, values, profile, observed, findings)
+        host = HostPlan(facts, values, profile, observed, findings, beside)
         checks.host(family, profile, host.system)
         plan["image"], plan["instances"] = host.image, host.instances(extra)
+        expect = checks.expectations(family, profile)
+        for instance in plan["instances"]:
+            instance["verification"]["expect"] = {**expect, **expected_npus(instance)}
     checks.models(profile, extra, plan["instances"])
     plan.update(explain=findings.explain, problems=findings.problems, warnings=findings.warnings)
     return plan

@@ -20,6 +20,7 @@ ARCHITECTURES = ("x86_64", "aarch64")
 IMAGE_SYSTEMS = ("ubuntu", "openeuler")
 _SIZE = re.compile(r"\d+[bkmg]", re.IGNORECASE)
 _SUFFIX = re.compile(r"[a-z0-9][a-z0-9_.-]*")
+_DEVICE_TYPE = re.compile(r"[A-Za-z0-9_]+")
 _FLAG = re.compile(r"--[a-z][a-z0-9-]*")
 _CODE = re.compile(r"[a-z][a-z0-9_]*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -171,7 +172,9 @@ IMAGE = _record(
         "known_to": _release,  # the newest release that this data was checked with
         "origin": TEXT,
     },
-    {},
+    {
+        "device_type": _match(_DEVICE_TYPE, "a device type such as A2"),  # what the build information of images says
+    },
 )
 SCHEMA = _record(
     {

@@ -7,8 +7,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from .compatibility import SUFFIX_310P, Target, check_compatibility
-from .model_size import Placing, check_chips, check_files, check_heads, check_memory, known_shape, model_files, offloads
+from .compatibility import SUFFIX_310P, Target, check_compatibility, known_contents, known_drivers
+from .model_size import (
+    Placing,
+    check_cache,
+    check_chips,
+    check_files,
+    check_heads,
+    check_memory,
+    known_shape,
+    looked_for,
+    model_files,
+    offloads,
+)
 from .plain import Findings
 from .serve import Argument
 from .serve_flags import check_flags
@@ -71,6 +82,29 @@ class RuleChecks:
         )
         check_compatibility(rules, target, self.findings)
 
+    def expectations(self, family: str, profile: dict[str, Any]) -> dict[str, Any]:
+        """What a deep verification compares with, as far as it is the same for all instances of the host.
+
+        What is in an image of the operator's own is not known; drivers are compared with what it turns out to hold.
+        """
+        rules, image = self.rules.get("releases"), profile["image"]
+        driver = self.facts.get("driver") or {}
+        expect: dict[str, Any] = {
+            "family": family,
+            "title": profile["title"],
+            "device_type": image.get("device_type"),
+            "driver_version": driver.get("loaded_version") or driver.get("version"),
+            "driver_installed": driver.get("version"),
+            "drivers": known_drivers(rules, family) if rules else [],
+            "bad_driver_accepted": "driver_known_bad" in self.findings.accepted,
+            "release": None,
+            "cann": None,
+            "versions": {},
+        }
+        if rules and not self.values["vllm_image"]:
+            expect.update(known_contents(rules, self.tag, image["suffix"]))
+        return expect
+
     def models(
         self, profile: dict[str, Any] | None, extra: dict[str, list[Argument]], plans: list[dict[str, Any]]
     ) -> None:
@@ -84,6 +118,9 @@ class RuleChecks:
             arguments = extra[name]
             if source == "local":
                 check_files(name, model.rstrip("/"), model_files(self.observed, model, source), self.findings)
+            elif source == "huggingface":
+                files, looked = model_files(self.observed, model, source), looked_for(self.observed, model, source)
+                check_cache(name, model, files, looked, instance["environment"], self.findings)
             shape = known_shape(rules, self.observed, model, source)
             if profile is not None:
                 check_chips(name, shape, rules, profile["image"]["suffix"], arguments, self.findings)

@@ -1,9 +1,11 @@
 """How the real vLLM reads arguments, without starting an engine: `python configure.py` with the packages' Python.
 
 Standard input: a JSON list of {"serve": [words after `vllm serve`]}, {"llm": {keyword arguments of LLM(…)}} and
-{"flags": true}, the first two with the image's "device_type" (A2, A3, _310P or A5; A2).
+{"flags": true}, the first two with the image's "device_type" (A2, A3, _310P or A5; A2). With "program", the text of the
+offline job's program, its as_the_server() comes before LLM(…).
 Standard output: its last line is a JSON list with an entry for each: {"config": {"section.field": value, …}}, or
-{"exit": code or null, "error": text}; for flags {"flags": {"--flag": [choices] or null, …}}.
+{"exit": code or null, "error": text}; for flags {"flags": {"--flag": [choices] or null, …}, "engine": [arguments of the
+engine], "sampling": [arguments of SamplingParams]}.
 """
 
 from __future__ import annotations
@@ -39,6 +41,20 @@ def flags() -> dict[str, list[Any] | None]:
     return found
 
 
+def engine_names() -> list[str]:
+    """The names of the engine's arguments, which LLM(…) takes."""
+    from vllm.engine.arg_utils import EngineArgs
+
+    return [field.name for field in dataclasses.fields(EngineArgs)]
+
+
+def sampling_names() -> list[str]:
+    """The names of SamplingParams that are not its own business."""
+    from vllm import SamplingParams
+
+    return [name for name in SamplingParams.__struct_fields__ if not name.startswith("_")]
+
+
 def _parsers() -> tuple[Any, Any, Any]:
     from vllm.entrypoints.cli.serve import ServeSubcommand
     from vllm.utils.argparse_utils import FlexibleArgumentParser
@@ -66,15 +82,24 @@ class _Caught(Exception):
     """Carries the engine's arguments out of LLM.__init__, which would start the engine next."""
 
 
-def llm(arguments: dict[str, Any]) -> Any:
+def llm(arguments: dict[str, Any], program: str | None = None) -> Any:
     """The engine's configuration as LLM(…) makes it."""
     from vllm import LLM
+    from vllm.engine.arg_utils import EngineArgs
     from vllm.v1.engine.llm_engine import LLMEngine
 
     def caught(engine_args: Any, usage_context: Any, **_options: Any) -> None:
         raise _Caught(engine_args, usage_context)
 
-    with mock.patch.object(LLMEngine, "from_engine_args", caught):
+    asked = EngineArgs.__dict__["get_batch_defaults"]
+    with (
+        mock.patch.object(LLMEngine, "from_engine_args", caught),
+        mock.patch.object(EngineArgs, "get_batch_defaults", asked),
+    ):
+        if program is not None:
+            names: dict[str, Any] = {"__name__": "program"}
+            exec(program, names)
+            assert names["as_the_server"]()
         try:
             LLM(**arguments)
         except _Caught as carried:
@@ -114,12 +139,12 @@ def answer(question: dict[str, Any]) -> dict[str, Any]:
     from vllm_ascend import _build_info
 
     if "flags" in question:
-        return {"flags": flags()}
+        return {"flags": flags(), "engine": engine_names(), "sampling": sampling_names()}
     _build_info.__device_type__ = question.get("device_type", "A2")
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
-            config = serve(question["serve"]) if "serve" in question else llm(question["llm"])
+            config = serve(question["serve"]) if "serve" in question else llm(question["llm"], question.get("program"))
         return {"config": flat(config)}
     except SystemExit as end:
         return {"exit": end.code, "error": said.getvalue()}

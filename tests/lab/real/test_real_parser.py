@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
+from ansible_collections.vllm_ascend.fleet.plugins.module_utils.offline_job import program_text
+from ansible_collections.vllm_ascend.fleet.plugins.plugin_utils.engine_arguments import engine_arguments
 from ansible_collections.vllm_ascend.fleet.plugins.plugin_utils.plan import deployment_plan
 from ansible_collections.vllm_ascend.fleet.tests.unit.support.facts_builder import (
     build_facts,
@@ -52,6 +53,51 @@ OFFLINE_DEFAULTS = {
     "scheduler_config.max_num_batched_tokens",
     "scheduler_config.max_num_encoder_input_tokens",
 }
+# What a service may be given, and its offline jobs then, too: the family and the extra arguments.
+OFFLINE: dict[str, tuple[str, list[Any]]] = {
+    "as documented": ("atlas_a2", []),
+    "as documented for 310P": ("atlas_300i_duo", []),
+    "numbers": (
+        "atlas_a2",
+        ["--max-model-len", "1k", "--max-num-seqs=16", "--seed", "7", "--gpu-memory-utilization", ".5",
+         "--block-size=128", "--max-num-batched-tokens", "4K"],
+    ),
+    "switches": (
+        "atlas_a2",
+        ["--no-enable-prefix-caching", "--trust-remote-code", "--enforce-eager", "--no-enable-chunked-prefill"],
+    ),
+    "few and short": ("atlas_a2", ["--max-num-seqs", "1", "--max-model-len", "512"]),
+    "for throughput": ("atlas_a2", ["--performance-mode", "throughput"]),
+    "JSON": (
+        "atlas_a2",
+        [
+            {"--compilation-config": {"cudagraph_mode": "FULL_DECODE_ONLY", "cudagraph_capture_sizes": [1, 4]}},
+            {"--additional-config": {"ascend_scheduler_config": {}}},
+            {"--override-generation-config": {"temperature": 0.5}},
+            {"--limit-mm-per-prompt": {"image": 1}},
+            {"--structured-outputs-config": {"backend": "xgrammar"}},
+            {"--hf-overrides": {"max_position_embeddings": 2048}},
+            {"--eplb-config": {"window_size": 100}},
+            {"--profiler-config": {"profiler": "torch", "torch_profiler_dir": "/tmp/profile"}},
+        ],
+    ),
+    "parts of JSON": (
+        "atlas_300i_duo",
+        ["-cc.cudagraph_mode", "FULL_DECODE_ONLY", "-cc.cudagraph_capture_sizes=[2,4]", "--max-num-seq", "4"],
+    ),
+    "texts": (
+        "atlas_a2",
+        ["--dtype", "float16", "--load-format", "dummy", "--revision", "main",
+         "--tokenizer-mode", "auto", "--generation-config", "vllm", "--quantization", "None",
+         "--scheduling-policy", "priority", "--prefix-caching-hash-algo", "sha256_cbor"],
+    ),
+    "levels and lists": ("atlas_a2", ["-O1", "--cudagraph-capture-sizes", "1", "2", "--ignore-patterns", "*.pt", "a"]),
+    "the server's own": (
+        "atlas_a2",
+        ["--enable-auto-tool-choice", "--tool-call-parser", "hermes", "--disable-log-stats", "--max-log-len", "10",
+         "--chat-template-content-format", "string", "--allowed-origins", '["*"]', "--no-disable-fastapi-docs"],
+    ),
+}  # fmt: skip
 # Operator's settings: the family, settings of the role, and what they mean to the engine.
 SETTINGS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "another length and name": (
@@ -129,12 +175,9 @@ def planned_problems(**settings: Any) -> list[str]:
 
 
 def keyword_arguments(words: list[str]) -> dict[str, Any]:
-    """The same for LLM(…): every flag by its name, JSON as data."""
-    arguments: dict[str, Any] = {"model": words[0]}
-    for flag, value in zip(words[1::2], words[2::2], strict=True):
-        name = flag.removeprefix("--").replace("-", "_")
-        arguments[name] = json.loads(value) if value[0] in "{[" or value.isdigit() else value
-    return arguments
+    """The same for LLM(…), as the offline jobs get it."""
+    rules = shipped_rules()
+    return engine_arguments(["vllm", "serve", *words], rules["serve_flags"], rules["offline"]).arguments
 
 
 @pytest.fixture(scope="session")
@@ -149,8 +192,11 @@ def answers() -> dict[Any, dict[str, Any]]:
     for family in ("atlas_a2", "atlas_300i_duo"):
         kind = {"device_type": DEVICE_TYPES[family]}
         questions["llm", family] = {"llm": keyword_arguments(planned(family)), **kind}
-        told = {**keyword_arguments(planned(family)), "max_num_batched_tokens": 2048}
-        questions["llm told", family] = {"llm": told, **kind}
+    for name, (family, extra) in OFFLINE.items():
+        words = planned(family, vllm_extra_args=extra, vllm_served_model_name="small")
+        kind = {"device_type": DEVICE_TYPES[family]}
+        questions["offline served", name] = {"serve": words, **kind}
+        questions["offline", name] = {"llm": keyword_arguments(words), "program": program_text(), **kind}
     for name, (words, _code, _text) in REFUSED.items():
         questions["refused", name] = {"serve": [MODEL, *words]}
     for flag, (outside, inside) in OUTSIDE.items():
@@ -186,12 +232,22 @@ def test_settings_reach_the_engine(name: str, answers: dict[Any, dict[str, Any]]
     assert {field: answer["config"][field] for field in meant} == meant
 
 
+def differences(one: dict[str, Any], other: dict[str, Any]) -> set[str]:
+    """The names of what two configurations have otherwise."""
+    assert "config" in one and "config" in other, (one, other)
+    one, other = one["config"], other["config"]
+    return {name for name in one.keys() | other.keys() if one.get(name) != other.get(name)}
+
+
 @pytest.mark.parametrize("family", ["atlas_a2", "atlas_300i_duo"])
-def test_the_same_settings_configure_the_server_and_llm_alike(family: str, answers: dict[Any, dict[str, Any]]) -> None:
-    served = answers["documented", case_id(case_of(family))]["config"]
-    for key, allowed in (("llm", OFFLINE_DEFAULTS), ("llm told", set())):
-        offline = answers[key, family]["config"]
-        assert {name for name in served.keys() | offline.keys() if served.get(name) != offline.get(name)} == allowed
+def test_llm_has_other_defaults_for_a_batch_only(family: str, answers: dict[Any, dict[str, Any]]) -> None:
+    served = answers["documented", case_id(case_of(family))]
+    assert differences(served, answers["llm", family]) == OFFLINE_DEFAULTS
+
+
+@pytest.mark.parametrize("name", OFFLINE)
+def test_a_service_and_its_offline_job_configure_the_engine_alike(name: str, answers: dict[Any, Any]) -> None:
+    assert differences(answers["offline served", name], answers["offline", name]) == set()
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -226,3 +282,12 @@ def test_the_flags_that_the_plan_knows_are_those_of_the_real_vllm(answers: dict[
     assert {flag: choices[flag] for flag in known["choices"]} == {
         flag: set(map(str, values)) for flag, values in known["choices"].items()
     }
+
+
+def test_what_is_left_out_for_llm_is_what_its_engine_has_no_name_for(answers: dict[Any, dict[str, Any]]) -> None:
+    offline, real = shipped_rules()["offline"], answers["flags"]
+    names = {flag: flag.removeprefix("--").replace("-", "_") for flag in real["flags"]}
+    unnamed = {flag for flag, name in names.items() if name not in real["engine"]}
+    # Its stop has a time limit, a job has none.
+    assert set(offline["server_only"]) == unnamed - set(offline["refused"]) | {"--shutdown-timeout"}
+    assert set(offline["sampling"]) | set(offline["sampling_refused"]) == set(real["sampling"])

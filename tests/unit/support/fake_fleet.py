@@ -50,7 +50,8 @@ class FakeFleet:
         self.root = root
         self.images = dict(images)
         self.dangling = []
-        # What an image does: start, verify, npu_smi (a line of failure), flags, flags_why, serve (empty, down).
+        # What an image does: start, verify, npu_smi (a line of failure), flags, flags_why, serve (empty, down), deep
+        # (lines that the deep verification prints), built_for (a device type).
         self.does = {}
         self.containers = []
         self.units = {}
@@ -58,6 +59,8 @@ class FakeFleet:
         self.transients = {}
         self.executed = []
         self.calls = []
+        # What containers got on standard input.
+        self.inputs = []
         # Seconds that a call takes longer, by its first words ("systemctl start").
         self.delays = {}
         # What `docker run` says instead of running anything.
@@ -217,19 +220,22 @@ class FakeFleet:
 
     def _command(self, rest, stdin, image, held):
         does = self.does.get(image, {})
+        self.inputs.append(stdin)
         if rest[-2:] == ["npu-smi", "info"]:
             if does.get("npu_smi"):
                 raise FailedError(does["npu_smi"], 2)
             return "| npu-smi 26.0.rc1 |\n"
         if "make_arg_parser" in stdin:
             found = {"vllm": "0.23.0", "flags": does.get("flags", "accepted"), "why": does.get("flags_why", "")}
+            found["build"] = {"device_type": does.get("built_for", "A2")}
             return "INFO noise\nvllm-ascend-preflight " + json.dumps(found) + "\n"
         if held:
             raise FailedError("RuntimeError: drvErr -8020: device is used by " + held)
         if does.get("verify"):
             trace = 'Traceback (most recent call last):\n  File "<stdin>", line 4\nAssertionError: '
             raise FailedError(trace + does["verify"])
-        return 'vLLM Ascend environment: OK\nvllm-ascend-evidence {"plugins": ["ascend"], "npus": 1}\n'
+        said = 'vLLM Ascend environment: OK\nvllm-ascend-evidence {"plugins": ["ascend"], "npus": 1}\n'
+        return said + "".join(does.get("deep", [])) if "def deep(" in stdin else said
 
     # -- systemd ---------------------------------------------------------------------------------------------------
 

@@ -114,7 +114,8 @@ class FleetRig:
 
     def request(self, plan, image_id=None, **more):
         wanted = dict(image_id=image_id or self.host.image_id(plan["container"]["image"]), adopt=False)
-        wanted.update(verify="documented", secrets=plan["container"]["secrets"], helper_version="0.1.0", **more)
+        wanted.update(verify="documented", secrets=plan["container"]["secrets"], helper_version="0.1.0")
+        wanted.update(more)
         return request("present", plan["name"], "docker", plan=plan, run_id="test", **wanted)
 
     def put(self, wanted, secrets=None):

@@ -236,6 +236,20 @@ def test_the_image_s_own_parser_judges_the_flags(packages, args, flags, why):
 
 
 @pytest.mark.parametrize(
+    ("text", "build"),
+    [
+        ("# Auto-generated file\n__device_type__ = 'A3'\n", {"device_type": "A3"}),
+        ('__soc_version__ = "ascend910b1"\n__sleep_mode_enabled__ = True\n', {"soc_version": "ascend910b1"}),
+        ("", {}),
+        (None, {}),
+    ],
+)
+def test_what_the_image_is_built_for_is_read_without_importing_it(packages, text, build):
+    files = {"vllm_ascend/__init__.py": "raise ImportError('libascend_hal.so')", "vllm_ascend/_build_info.py": text}
+    assert said(packages(preflight.script(["vllm", "serve", "m"]), image(**files)))["build"] == build
+
+
+@pytest.mark.parametrize(
     "change",
     [
         {"vllm/__init__.py": "raise ImportError('libascend_hal.so')"},

@@ -35,3 +35,11 @@ def get_soc_version() -> int:
 def get_device_name(device: int = 0) -> str:
     """A name that says that it is simulated."""
     return f"simulated {_driver.load().family} NPU {device}"
+
+
+def set_device(device: int) -> None:
+    """Choose an NPU: nothing to do."""
+
+
+def synchronize(device: int | None = None) -> None:
+    """Wait for an NPU: nothing runs there."""
