@@ -66,10 +66,8 @@ def broken():
     """What diagnose.yml prints of the host with every instance broken in its way."""
     clean()
     for name in ("folder", "model"):
-        on(
-            HOST,
-            f"mkdir -p {MODELS}/{name} && cd {MODELS}/{name} && echo '{{}}' | tee config.json tokenizer.json && {WEIGHTS}",
-        )
+        made = f"cd {MODELS}/{name} && echo '{{}}' | tee config.json tokenizer.json"
+        on(HOST, f"mkdir -p {MODELS}/{name} && {made} && {WEIGHTS}")
     run = play("site", vllm_instances=INSTANCES, vllm_environment={"LAB_LOAD_S": "0.2"})
     assert run.rc == 0, run.text[-6000:]
     npu = next(i["npus"][0] for i in run.report(HOST)["plan"]["instances"] if i["name"] == "held")

@@ -24,6 +24,7 @@ PERSONAL = {
 }
 # What a rack's owner has set already: no registry but one is there, and simulated hosts need no half hour.
 SETTINGS = {
+    "ansible_python_interpreter": "/usr/bin/python3",
     "vllm_image_registries": ["quay.io"],
     "vllm_start_timeout": 90,
     "vllm_node_timeout": 120,

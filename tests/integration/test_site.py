@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shlex
-import subprocess
 import time
 
 import pytest
-import yaml
 from ansible_collections.vllm_ascend.fleet.tests.integration.rack import (
     BAD,
-    BIN,
     ROOT,
     on,
     playbook,
@@ -216,51 +211,3 @@ def test_verification_on_its_own():
     for host in GOOD:
         evidence = run.result(host, "vllm_verify")["instances"][0]
         assert evidence["ok"] and evidence["where"] == "running container"
-
-
-def readme_blocks():
-    """The blocks of the README that make a project folder, by the name in the comment before each."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    return dict(re.findall(r"<!-- project:(\S+) -->\n```\w+\n(.*?)```", text, re.DOTALL))
-
-
-def test_the_project_folder_of_the_readme(tmp_path):
-    """The collection as an archive, the folder as the README shows it, the command to the letter."""
-    blocks = readme_blocks()
-    subprocess.run(
-        [BIN / "ansible-galaxy", "collection", "build", "--output-path", tmp_path],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-    )
-    archive = next(tmp_path.glob("vllm_ascend-fleet-*.tar.gz"))
-    collections = tmp_path / "collections"
-    install = [BIN / "ansible-galaxy", "collection", "install", "--offline", str(archive), "-p", str(collections)]
-    here = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(collections)}
-    subprocess.run(install, cwd=tmp_path, env=here, check=True, capture_output=True)
-    project = tmp_path / "project"
-    project.mkdir()
-    (project / "site.yml").write_text(blocks["site.yml"])
-    inventory = yaml.safe_load(blocks["lab"])
-    assert inventory["all"]["hosts"]["a2-node-01"]["ansible_host"] == "192.0.2.11"
-    inventory["all"]["hosts"] = {
-        "a2-node-01": {"ansible_host": "10.83.0.12"},
-        "pro-node-01": {"ansible_host": "10.83.0.14"},
-    }
-    lab = ROOT / ".lab"
-    inventory["all"]["vars"] |= {
-        "ansible_ssh_private_key_file": str(lab / "id_ed25519"),
-        "ansible_ssh_common_args": f"-o UserKnownHostsFile={lab / 'known_hosts'} -o IdentitiesOnly=yes",
-        "vllm_image_registries": ["quay.io"],
-        "vllm_start_timeout": 90,
-        "vllm_node_timeout": 120,
-        "vllm_stop_timeout": 20,
-    }
-    (project / "lab").write_text(yaml.safe_dump(inventory))
-    command = shlex.split(blocks["command"])
-    assert command == ["ansible-playbook", "site.yml", "-i", "lab"]
-    run = playbook(*command[1:], cwd=project, collections=collections, results=False)
-    assert run.rc == 0, run.text[-4000:]
-    assert "http://10.83.0.12:8000/v1" in run.text and "http://10.83.0.14:8000/v1" in run.text
-    by_name = playbook("vllm_ascend.fleet.plan", "-i", "lab", cwd=project, collections=collections, results=False)
-    assert by_name.rc == 0 and "docker run: docker run --pull never" in by_name.text
