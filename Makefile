@@ -46,7 +46,7 @@ molecule: venv ## Run the molecule scenario on the rack
 # Groups that have no host of the rack in common, so that they run side by side; a new file is in the last one.
 .PHONY: integration integration-fleet integration-odd integration-host
 TESTS := tests/integration/test_
-FLEET := $(addprefix $(TESTS),site.py quoting.py verify.py documentation.py real_engine_310p.py offline_310p.py)
+FLEET := $(addprefix $(TESTS),site.py quoting.py verify.py documentation.py real_engine_310p.py offline_310p.py build_image.py)
 ODD := $(addprefix $(TESTS),odd_hosts.py replay.py engine_image.py vllm_image.py diagnose.py offline.py)
 integration: integration-fleet integration-odd integration-host ## Run the integration tests on the rack
 

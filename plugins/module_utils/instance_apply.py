@@ -46,8 +46,8 @@ def apply(
 ) -> Dict[str, Any]:
     """Bring the planned instances (state present) or the named ones (other states) to the state that is asked for.
 
-    Returns {changed, helper, instances, diff, began_at}. ApplyError with the same, and state_now, when one fails; the instances
-    after it are left alone.
+    Returns {changed, helper, instances, diff, began_at}. ApplyError with the same, and state_now, when one fails; the
+    instances after it are left alone.
     """
     check_names([plan.get("name") for plan in instances or []] + list(names or []))
     run = _Run(host, options)

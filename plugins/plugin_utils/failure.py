@@ -60,7 +60,7 @@ def failure_message(report: Mapping[str, Any]) -> str:
 
 
 def _causes(result: Mapping[str, Any], logs: Mapping[str, Any] | None, facts: Any) -> list[dict[str, Any]]:
-    """The likeliest causes: of the log where the unit failed, else of what the task said; unknown only where both are."""
+    """The likeliest causes: first of the log where the unit failed, else of the task; unknown only where both are."""
     printed = [one.get("output") for one in result.get("instances") or [] if isinstance(one, Mapping)]
     texts = [str(text) for text in [*printed, *(result.get(key) for key in TEXTS)] if text]
     said = diagnose("\n".join(texts), facts)

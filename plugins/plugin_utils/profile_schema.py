@@ -174,6 +174,7 @@ IMAGE = _record(
     },
     {
         "device_type": _match(_DEVICE_TYPE, "a device type such as A2"),  # what the build information of images says
+        "dockerfiles": _record({system: TEXT for system in IMAGE_SYSTEMS}, {}),  # in the sources of vLLM Ascend
     },
 )
 SCHEMA = _record(
