@@ -165,7 +165,8 @@ def _remote_commit(repository: str, version: str) -> str:
         why = "no answer within {0:.0f} s".format(ASK_S) if result.timed_out else _last(result)
         remedy = "check the address and the network; vllm_build_repository can name a mirror"
         raise BuildError([problem("build_source_unreachable", "{0}: {1}".format(repository, why), remedy)], result.text)
-    heads = dict(reversed(line.split("\t", 1)) for line in result.stdout.splitlines() if "\t" in line)
+    rows = [line.split("\t", 1) for line in result.stdout.splitlines() if "\t" in line]
+    heads = {name: commit for commit, name in rows}
     # A tag that is an object of its own is peeled: "^{}" names its commit.
     for name in ("refs/tags/{0}^{{}}", "refs/tags/{0}", "refs/heads/{0}", "{0}"):
         if name.format(version) in heads:
@@ -307,10 +308,10 @@ def build_argv(request: Request, source: Source, identity: str, folder: str) -> 
         argv += ["--build-arg", "{0}={1}".format(name, value)]
     environment = {}
     for key, name in PROXY_ARGUMENTS:
-        value = (request.proxy or {}).get(key)
-        if value:
+        address = (request.proxy or {}).get(key)
+        if address:
             argv += ["--build-arg", name]
-            environment[name] = value
+            environment[name] = address
     argv += ["--network", request.network] if request.network else []
     argv += ["--pull"] if request.pull else []
     return argv + [folder], environment

@@ -16,6 +16,8 @@ from ansible_collections.vllm_ascend.fleet.tests.gallery.replay import replay
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Warnings that the default settings give every host.
 EVERYWHERE = {"endpoint_open"}
+# Hosts that plan.yml plans in the tests; `make gallery` plans all.
+SHOWN = 22
 # What a host's file may expect. problems is always there: a host that is not said to be refused must be deployable.
 EXPECTATIONS = {"family", "product", "problems", "warnings", "npus", "facts", "plan", "says"}
 
@@ -55,14 +57,17 @@ def test_every_host_says_what_it_is_and_where_that_was_seen():
 
 
 def shown_by_plan_yml():
-    """The healthy hosts, and the fewest of the others that show every code: a host costs plan.yml seconds of CPU."""
+    """The healthy hosts, and those of the others that show most codes: a host costs plan.yml seconds of CPU.
+
+    What each host is taken for is test_host's; here it is shown that plan.yml brings all of it through.
+    """
     found = {}
     for name in gallery.names():
         expect = gallery.load(name)["expect"]
         found[name] = {*expect["problems"], *expect.get("warnings", []), expect["family"]}
     chosen = [name for name in found if name.startswith("atlas_")]
     missing = set().union(*found.values()).difference(*(found[name] for name in chosen))
-    while missing:
+    while missing and len(chosen) < SHOWN:
         chosen.append(max(found, key=lambda name: len(found[name] & missing)))
         missing -= found[chosen[-1]]
     return chosen
