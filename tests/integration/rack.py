@@ -102,6 +102,7 @@ def snapshot(host: str) -> str:
         check=False,
     )
     engine = (
-        "docker ps -a --no-trunc --format '{{.ID}} {{.Names}}'; docker image ls --no-trunc --format '{{.ID}} {{.Tag}}'"
+        "docker ps -a --no-trunc --format '{{.ID}} {{.Names}}'; "
+        "docker image ls --no-trunc --format '{{.ID}} {{.Tag}}' | sort"
     )
     return listing + on(host, engine)
