@@ -11,6 +11,8 @@ from ansible_collections.vllm_ascend.fleet.plugins.plugin_utils import plain, se
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir())
+# Variables of playbooks, which no role has.
+PLAYBOOKS = {"vllm_ascend", "vllm_build_host", "vllm_hosts", "vllm_instance_names"}
 
 
 def load(path):
@@ -61,7 +63,7 @@ def test_every_problem_and_warning_is_in_the_documentation():
 
 
 def test_every_role_variable_of_the_documentation_exists():
-    known = {name for role in ROLES for name in options(role)} | {"vllm_ascend", "vllm_instance_names", "vllm_hosts"}
+    known = {name for role in ROLES for name in options(role)} | PLAYBOOKS
     plugins = {path.stem for path in (ROOT / "plugins").rglob("*.py")} | set(ROLES)
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         found = set(re.findall(r"\bvllm_[a-z0-9_]+", path.read_text(encoding="utf-8")))
