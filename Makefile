@@ -47,7 +47,7 @@ molecule: venv ## Run the molecule scenario on the rack
 .PHONY: integration integration-fleet integration-odd integration-host
 TESTS := tests/integration/test_
 FLEET := $(addprefix $(TESTS),site.py quoting.py verify.py documentation.py real_engine_310p.py offline_310p.py build_image.py)
-ODD := $(addprefix $(TESTS),odd_hosts.py replay.py engine_image.py vllm_image.py diagnose.py offline.py)
+ODD := $(addprefix $(TESTS),odd_hosts.py replay.py engine_image.py vllm_image.py diagnose.py offline.py model.py)
 integration: integration-fleet integration-odd integration-host ## Run the integration tests on the rack
 
 integration-fleet: venv

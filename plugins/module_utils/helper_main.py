@@ -17,7 +17,7 @@ from . import gate, nodes, operations
 from .host_control import HostError
 from .journal import LockError
 
-VERSION = "0.2.0"
+VERSION = "0.3.0"
 ENGINE = "docker"
 
 

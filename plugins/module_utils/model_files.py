@@ -10,6 +10,8 @@ Only small files are read; of weights only the size.
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from typing import Any, Dict, List, NamedTuple, Optional
 
@@ -39,17 +41,25 @@ _TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
 _WEIGHTS = (".safetensors", ".bin", ".pt")
 # Files beside the weights that vLLM does not load: copies in another form, optimizers.
 _NOT_WEIGHTS = re.compile(r"consolidated.*|training_args\.bin|optimizer.*|scheduler.*|.*tokenizer.*")
+# One of these has the words of a tokenizer (transformers, the vocabulary files of its tokenizers; mistral_common).
+_TOKENIZER = re.compile(
+    r"tokenizer\.json|vocab\.(json|txt)|tekken\.json|spiece\.model|.*tokenizer.*\.model|.*tiktoken.*"
+)
+# The longest header of a safetensors file (safetensors, MAX_HEADER_SIZE), and the number in front of it.
+HEADER_LIMIT = 100_000_000
+HEADER_NUMBER = 8
 # ModelSlim, the quantiser of Ascend, writes this file (vllm_ascend/quantization/modelslim_config.py).
 _MODELSLIM = re.compile(r"quant_model_description.*\.json")
 _MODELSLIM_TYPE = re.compile(r'"model_quant_type"\s*:\s*"([A-Za-z0-9_]{1,40})"')
 
 
 class Request(NamedTuple):
-    """A model to look for: its id or folder, where it comes from, and the host's cache folder of hubs."""
+    """A model to look for: its id or folder, where it comes from, the host's cache folder of hubs, and the revision."""
 
     model: str
     source: str
     cache: str
+    revision: str = "main"
 
 
 def read_models(sysroot: Sysroot, requests: List[Request]) -> List[Dict[str, Any]]:
@@ -63,6 +73,8 @@ def read_model(sysroot: Sysroot, wanted: Request) -> Dict[str, Any]:
     found is true when its folder is there, config is "ok", "missing" or "invalid" (null when there is no folder).
     weights_mb is what the weights take as they lie there, in MiB. missing_files are weight files that the index names
     and that are not there, or are pointers of Git LFS; null when it cannot be known, as in a replay without weights.
+    broken_files are safetensors files that are shorter or longer than their header says. tokenizer says whether there
+    is a vocabulary.
     """
     folder = _folder(sysroot, wanted)
     facts: Dict[str, Any] = {
@@ -84,6 +96,8 @@ def read_model(sysroot: Sysroot, wanted: Request) -> Dict[str, Any]:
         "weights_mb": None,
         "weight_files": None,
         "missing_files": None,
+        "broken_files": None,
+        "tokenizer": None,
     }
     if folder is None:
         return facts
@@ -98,6 +112,8 @@ def read_model(sysroot: Sysroot, wanted: Request) -> Dict[str, Any]:
     facts.update(_shape(config or {}))
     facts.update(_quantization(sysroot, folder, names, config or {}))
     facts.update(_weights(sysroot, folder, names))
+    facts["broken_files"] = _broken(sysroot, folder, names)
+    facts["tokenizer"] = any(_TOKENIZER.fullmatch(name) for name in names) if sysroot.complete else None
     return facts
 
 
@@ -120,7 +136,9 @@ def _folder(sysroot: Sysroot, wanted: Request) -> Optional[str]:
 def _snapshots(sysroot: Sysroot, wanted: Request) -> List[str]:
     name = "models--" + wanted.model.replace("/", "--")
     base = "{0}/huggingface/hub/{1}".format(wanted.cache.rstrip("/"), name)
-    revision = (sysroot.read_text(base + "/refs/main", 256) or "").strip()
+    if not re.fullmatch(r"[\w.-]+(/[\w.-]+)*", wanted.revision) or ".." in wanted.revision.split("/"):
+        return []
+    revision = (sysroot.read_text("{0}/refs/{1}".format(base, wanted.revision), 256) or wanted.revision).strip()
     return [base + "/snapshots/" + revision] if re.fullmatch(r"[0-9a-zA-Z]{1,64}", revision) else []
 
 
@@ -190,6 +208,40 @@ def _weights(sysroot: Sysroot, folder: str, names: List[str]) -> Dict[str, Any]:
         "weight_files": len(sizes),
         "missing_files": missing[:MISSING_LIMIT] if missing is not None else None,
     }
+
+
+def _broken(sysroot: Sysroot, folder: str, names: List[str]) -> Optional[List[str]]:
+    """Safetensors files that were cut; null in a replay that did not record it, since nobody copies weights."""
+    wanted = [name for name in names if name.endswith(".safetensors")]
+
+    def probe() -> List[str]:
+        return [name for name in wanted if weight_flaw(sysroot.path("{0}/{1}".format(folder, name)))]
+
+    found = sysroot.live("broken files of " + folder, probe) if wanted else []
+    return documents.words(found)[:MISSING_LIMIT] if isinstance(found, list) else None
+
+
+def weight_flaw(path: str) -> Optional[str]:
+    """What is wrong with the length of a safetensors file, by its header; None when it is right, or not to be read.
+
+    Such a file has the length of the header (8 bytes, little endian), the header (JSON), and the tensors, the last of
+    which ends where the file does (safetensors, "Format").
+    """
+    try:
+        size = os.stat(path).st_size
+        with open(path, "rb") as stream:
+            number = stream.read(HEADER_NUMBER)
+            length = int.from_bytes(number, "little")
+            if len(number) < HEADER_NUMBER or length > min(HEADER_LIMIT, size - HEADER_NUMBER):
+                return None if number.startswith(POINTER[:HEADER_NUMBER].encode()) else "ends within its header"
+            header = json.loads(stream.read(length).decode("utf-8"))
+        ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
+        wanted = HEADER_NUMBER + length + max(ends or [0])
+    except OSError:
+        return None
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return "has a header that cannot be read"
+    return None if size == wanted else "has {0} bytes where its header says {1}".format(size, wanted)
 
 
 def _weight_names(names: List[str]) -> List[str]:

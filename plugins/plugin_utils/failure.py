@@ -65,10 +65,7 @@ def _causes(result: Mapping[str, Any], logs: Mapping[str, Any] | None, facts: An
     texts = [str(text) for text in [*printed, *(result.get(key) for key in TEXTS)] if text]
     said = diagnose("\n".join(texts), facts)
     read = [
-        entry
-        for one in (logs or {}).get("instances") or []
-        if one.get("log")
-        for entry in diagnose(one["log"], facts)
+        entry for one in (logs or {}).get("instances") or [] if one.get("log") for entry in diagnose(one["log"], facts)
     ]
     kernel = diagnose(str((logs or {}).get("kernel") or ""), facts)
     first, second = (read, said) if result.get("failed_step") in BY_THE_UNIT else (said, read)

@@ -23,6 +23,9 @@ UTILIZATION = 0.92
 # Beyond this part of what vLLM may take, little is left for the KV cache.
 CLOSE = 0.85
 MIB = 1 << 20
+# What huggingface_hub reads as "ask no hub" (its constants.py).
+OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+TRUE = ("1", "on", "yes", "true")
 MOST_CHIPS = 64
 
 
@@ -104,8 +107,14 @@ def model_files(observed: dict[str, Any] | None, model: str, source: str) -> dic
     return None
 
 
+def looked_for(observed: dict[str, Any] | None, model: str, source: str) -> bool:
+    """Whether the observation says anything about a model, be it that it is not there."""
+    models = (observed or {}).get("models") or []
+    return any((entry.get("model"), entry.get("source")) == (model, source) for entry in models)
+
+
 def check_files(name: str, model: str, files: dict[str, Any] | None, findings: Findings) -> None:
-    """A problem for a local model that vLLM could not load: no config.json, or weight files that are not there."""
+    """A problem for a local model that vLLM could not load: no config.json, or weight files that are not whole."""
     if files is None:
         return
     where = f"the model folder {model} of instance {name}"
@@ -121,6 +130,32 @@ def check_files(name: str, model: str, files: dict[str, Any] | None, findings: F
     elif files.get("weight_files") == 0:
         message = f"{where} has no weight files"
         findings.warn("model_no_weights", message, "Copy the weights there, unless a --load-format does without them.")
+    if files.get("broken_files"):
+        message = f"{where} has weight files that are not as long as they say: {listed(files['broken_files'])}"
+        findings.problem("model_incomplete", message, "A copy or download was cut off there: get these files again.")
+    if files.get("tokenizer") is False:
+        message = f"{where} has no vocabulary of a tokenizer"
+        findings.warn("model_no_tokenizer", message, "Copy tokenizer.json (or its like) there, or give --tokenizer.")
+
+
+def check_cache(
+    name: str, model: str, files: dict[str, Any] | None, looked: bool, variables: dict[str, str], findings: Findings
+) -> None:
+    """A warning for a hub's model that is not whole in the cache, where the container may not ask the hub.
+
+    files are those of the model (null: it is not there), looked says whether it was looked for.
+    """
+    offline = [key for key in OFFLINE if str(variables.get(key, "")).lower() in TRUE]
+    if not looked or not offline:
+        return
+    remedy = "Fetch it on a run of model.yml, or copy the cache there; offline nothing is downloaded."
+    lacking = (files or {}).get("missing_files") or (files or {}).get("broken_files")
+    if files is None:
+        message = f"instance {name} has {offline[0]}={variables[offline[0]]}, and {model} is not in its model cache"
+        findings.warn("model_not_cached", message, remedy)
+    elif lacking:
+        message = f"instance {name} has {offline[0]}={variables[offline[0]]}, and of {model} the cache lacks "
+        findings.warn("model_not_cached", message + listed(lacking), remedy)
 
 
 def check_chips(

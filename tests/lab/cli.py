@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import docker
 
-from . import engine, hosts, images, keys, registry, rootfs
+from . import engine, hosts, hub, images, keys, registry, rootfs
 from .real import cache
 from .real import image as real_image
 from .settings import LABEL, STATE, LabError, rack, say
@@ -42,6 +42,7 @@ def _images(client: docker.DockerClient, host_image: str) -> None:
     registry.ensure(client, host_image)
     registry.push([*images.tags(client, host_image), *real_image.tags(client, host_image)])
     hosts.fill_caches(client, cache.archive())
+    hub.ensure(client, host_image)
 
 
 def down(_arguments: argparse.Namespace) -> int:
@@ -84,6 +85,7 @@ def status(_arguments: argparse.Namespace) -> int:
         rows.append(
             (server.container, server.address, f"{server.plays} (registry)", _state(client, server.container), "")
         )
+    rows.append((rack().hub.container, rack().hub.address, "models (hub)", _state(client, rack().hub.container), ""))
     for host in rack().hosts:
         family = f"{host.family}, {host.os}" + (f", {host.arch}" if host.arch else "")
         answers = "answers" if hosts.ssh_answers(host.address) else "silent"

@@ -43,6 +43,18 @@ class Registry:
 
 
 @dataclass(frozen=True)
+class Hub:
+    """The container that plays the hubs of models."""
+
+    address: str
+
+    @property
+    def container(self) -> str:
+        """The container's name."""
+        return f"{PREFIX}-hub"
+
+
+@dataclass(frozen=True)
 class Host:
     """A host of the rack, as rack.yml describes it."""
 
@@ -67,6 +79,7 @@ class Rack:
     network: str
     subnet: str
     registries: tuple[Registry, ...]
+    hub: Hub
     hosts: tuple[Host, ...]
     unreachable: dict[str, str] = field(default_factory=dict)
 
@@ -86,6 +99,7 @@ def rack() -> Rack:
         network=data["network"]["name"],
         subnet=data["network"]["subnet"],
         registries=tuple(Registry(name=name, **values) for name, values in data["registries"].items()),
+        hub=Hub(**data["hub"]),
         hosts=tuple(Host(name=name, **values) for name, values in data["hosts"].items()),
         unreachable=data["unreachable"],
     )

@@ -5,7 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
-from ansible_collections.vllm_ascend.fleet.plugins.module_utils.model_files import Request, read_model, read_models
+from ansible_collections.vllm_ascend.fleet.plugins.module_utils.model_files import (
+    Request,
+    read_model,
+    read_models,
+    weight_flaw,
+)
 from ansible_collections.vllm_ascend.fleet.plugins.module_utils.sysroot import Sysroot
 
 from tests.unit.support.recorded_hosts import RecordedHost
@@ -55,7 +60,7 @@ def test_a_whole_local_model(tmp_path):
         "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "dtype": "bfloat16", "quantization": None,
         "quantization_type": None, "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
         "num_hidden_layers": 36, "max_position_embeddings": 40960, "weights_mb": 6, "weight_files": 2,
-        "missing_files": [],
+        "missing_files": [], "broken_files": None, "tokenizer": None,
     }  # fmt: skip
 
 
@@ -192,3 +197,47 @@ def test_several_models_come_in_their_order(tmp_path):
     root = Sysroot(str(Folder(tmp_path).host.root))
     requests = [Request("b/c", "huggingface", "/c"), Request(FOLDER, "local", "/c")]
     assert [entry["model"] for entry in read_models(root, requests)] == ["b/c", FOLDER]
+
+
+def safetensors(size=100, header=None):
+    """The bytes of such a file with one tensor of that many bytes."""
+    text = json.dumps(header or {"a": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}).encode()
+    return len(text).to_bytes(8, "little") + text + bytes(size)
+
+
+@pytest.mark.parametrize(
+    ("content", "flaw"),
+    [
+        (safetensors(), None),
+        (safetensors(0, {"__metadata__": {"format": "pt"}}), None),
+        (safetensors()[:-1], "bytes where its header says"),
+        (safetensors() + b"x", "bytes where its header says"),
+        (safetensors()[:40], "ends within its header"),
+        (b"", "ends within its header"),
+        (bytes(100), "cannot be read"),
+        (safetensors(header={"a": 1}), "cannot be read"),
+        (b"version https://git-lfs.github.com/spec/v1", None),
+    ],
+)
+def test_a_file_of_weights_that_was_cut_is_known_by_its_header(tmp_path, content, flaw):
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(content)
+    found = weight_flaw(str(path))
+    assert (found is None) if flaw is None else flaw in found
+
+
+def test_a_file_that_is_not_there_has_no_flaw(tmp_path):
+    assert weight_flaw(str(tmp_path / "none.safetensors")) is None
+
+
+def test_what_a_live_folder_tells_of_its_files(tmp_path):
+    for name, content in {
+        "b.safetensors": safetensors()[:-1],
+        "a.safetensors": safetensors(),
+        "vocab.json": b"",
+    }.items():
+        (tmp_path / name).write_bytes(content)
+    facts = read_model(Sysroot("/"), Request(str(tmp_path), "local", "/root/.cache"))
+    assert (facts["broken_files"], facts["tokenizer"]) == (["b.safetensors"], True)
+    (tmp_path / "vocab.json").unlink()
+    assert read_model(Sysroot("/"), Request(str(tmp_path), "local", "/root/.cache"))["tokenizer"] is False

@@ -187,3 +187,41 @@ def test_a_part_of_a_download_in_a_hub_s_cache_is_no_problem():
 )
 def test_the_models_to_look_for(settings, requests):
     assert [(r["model"], r["source"], r["cache"]) for r in model_requests(settings)] == requests
+
+
+@pytest.mark.parametrize(
+    ("change", "part", "code"),
+    [
+        ({"broken_files": ["a.safetensors"]}, "problems", "model_incomplete"),
+        ({"tokenizer": False}, "warnings", "model_no_tokenizer"),
+        ({"broken_files": [], "tokenizer": True}, "problems", None),
+        ({"broken_files": None, "tokenizer": None}, "problems", None),
+    ],
+)
+def test_a_local_model_that_is_cut_or_has_no_vocabulary(change, part, code):
+    plan = plan_of(model=files(**change))
+    assert codes(plan, part) == ([code] if code else [])
+
+
+@pytest.mark.parametrize(
+    ("change", "environment", "warned"),
+    [
+        ({"found": False}, {"HF_HUB_OFFLINE": "1"}, True),
+        ({"found": False}, {"TRANSFORMERS_OFFLINE": "yes"}, True),
+        ({"found": False}, {"HF_HUB_OFFLINE": "0"}, False),
+        ({"found": False}, {}, False),
+        ({}, {"HF_HUB_OFFLINE": "1"}, False),
+        ({"missing_files": ["a.safetensors"]}, {"HF_HUB_OFFLINE": "1"}, True),
+    ],
+)
+def test_a_hub_model_that_may_not_be_fetched_and_is_not_there(change, environment, warned):
+    entry = files(model="Qwen/Qwen3-8B", source="huggingface", **change)
+    settings = {"vllm_model": "Qwen/Qwen3-8B", "vllm_model_source": "huggingface", "vllm_environment": environment}
+    plan = plan_of(model=entry, **settings)
+    assert codes(plan) == []
+    assert codes(plan, "warnings") == (["model_not_cached"] if warned else [])
+
+
+def test_nothing_is_said_of_a_cache_that_nobody_looked_at():
+    plan = plan_of(vllm_model="Qwen/Qwen3-8B", vllm_environment={"HF_HUB_OFFLINE": "1"})
+    assert codes(plan, "warnings") == []
