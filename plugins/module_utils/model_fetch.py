@@ -16,7 +16,6 @@ import fcntl
 import json
 import os
 import shutil
-import signal
 import subprocess
 import time
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
@@ -26,6 +25,7 @@ from .engine import ENGINE_ENV
 from .host_control import Host, HostError
 from .model_remedies import problem_of
 from .offline_job import reader_gone
+from .stopping import stopping
 from .verification import container_of
 
 ROLE_MODEL = "model"
@@ -36,7 +36,6 @@ POLL_S = 0.2
 SPARE_S = 90.0
 LOG_BYTES = 200000
 SHORTEST_SECRET = 4
-STOPPED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 MISSING, ALWAYS, NEVER = "missing", "always", "never"
 COPY, FETCH, NONE = "copy", "fetch", "none"
 HOST = "host"
@@ -245,7 +244,7 @@ class Fetch:
             except OSError as failure:
                 text = "{0} cannot be started: {1}".format(self.host.engine, failure)
                 raise ModelError("model_fetch_failed", text) from failure
-            stack.enter_context(_stopping())
+            stack.enter_context(stopping(lambda text: ModelError("model_fetch_failed", text)))
             try:
                 while ended == "exit" and child.poll() is None:
                     ended = "time" if time.monotonic() - began > limit else "alone" if reader_gone() else "exit"
@@ -292,21 +291,3 @@ def request_text(model: str, source: str, revision: Optional[str], attempts: int
     """The request of the program, the last word of its command."""
     request = {"model": model, "source": source, "revision": revision, "attempts": attempts, "versions": versions}
     return json.dumps(request, sort_keys=True)
-
-
-@contextlib.contextmanager
-def _stopping() -> Iterator[None]:
-    """Turn the signals that end this process into an exception, so that the container goes, too."""
-
-    def stop(number, _frame):
-        raise ModelError("model_fetch_failed", "stopped by signal {0}".format(number))
-
-    before = {}
-    for number in STOPPED:
-        with contextlib.suppress(ValueError):
-            before[number] = signal.signal(number, stop)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -31,6 +31,7 @@ from . import instance_state, log_lines, nodes, offline_program
 from .atomic import write_text
 from .engine import ENGINE_ENV
 from .host_control import Host, HostError, explain
+from .stopping import stopping
 from .verification import container_of
 
 ROLE_OFFLINE = "offline"
@@ -50,7 +51,6 @@ LOG_BYTES = 200000
 KILLED = 128 + signal.SIGKILL
 LIMIT_CODES = (124, KILLED)
 SHORTEST_SECRET = 4
-STOPPED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 class JobError(Exception):
@@ -224,7 +224,7 @@ class Job:
             except OSError as failure:
                 raise JobError("{0} cannot be started: {1}".format(self.host.engine, failure)) from failure
             began, ended = time.monotonic(), "exit"
-            with _stopping():
+            with stopping(JobError):
                 try:
                     ended = self._wait(child, limit)
                 finally:
@@ -373,21 +373,3 @@ def reader_gone() -> bool:
     poll = select.poll()
     poll.register(descriptor, 0)
     return any(event & (select.POLLERR | select.POLLHUP) for _descriptor, event in poll.poll(0))
-
-
-@contextlib.contextmanager
-def _stopping() -> Iterator[None]:
-    """Turn the signals that end this process into an exception, so that the container goes, too."""
-
-    def stop(number, _frame):
-        raise JobError("stopped by signal {0}".format(number))
-
-    before = {}
-    for number in STOPPED:
-        with contextlib.suppress(ValueError):
-            before[number] = signal.signal(number, stop)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -8,14 +8,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from .plain import Findings, listed, masked, nearest
+from .plain import SECRET_NAME, Findings, listed, masked, nearest
 from .profiles import merge_profiles
-from .settings import _REFERENCE as REFERENCE
+from .settings import REFERENCE
 
 REMEDY = "Correct the value; `ansible-doc -t role vllm_ascend.fleet.vllm_build_image` describes it."
 SYSTEMS = ("ubuntu", "openeuler")
 _ARGUMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_SECRET = re.compile(r"TOKEN|PASSW|SECRET|CREDENTIAL|API_?KEY|ACCESS_?KEY", re.IGNORECASE)
 _REPOSITORY = re.compile(r"(https?|ssh|git|file)://\S+|[\w.-]+@[\w.-]+:\S+|/\S+")
 _LOGIN = re.compile(r"https?://[^/@\s]+@")
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+-]{0,200}")
@@ -127,7 +126,7 @@ def _arguments(given: Any, findings: Findings) -> dict[str, str]:
     for name, value in given.items():
         if not isinstance(name, str) or not _ARGUMENT.fullmatch(name):
             _wrong("vllm_build_arguments", name, "names of build arguments", findings)
-        elif _SECRET.search(name):
+        elif SECRET_NAME.search(name):
             message = (
                 f"vllm_build_arguments: {name} looks like a secret, and a build argument stays readable in the image"
             )

@@ -24,7 +24,7 @@ _REGISTRY = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*(:\d+)?(/[a-z0-9]+(?:[._-]+[a-
 _REPOSITORY = re.compile(r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*(/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*")
 # The grammar of github.com/distribution/reference. A first part is a registry when it has a dot or a port, or is
 # localhost; everything after it is in small letters.
-_REFERENCE = re.compile(
+REFERENCE = re.compile(
     r"(?:(?:[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+(?::\d+)?|[A-Za-z0-9-]+:\d+|localhost|\[[0-9A-Fa-f:]+\](?::\d+)?)/)?"
     r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*)*"
     r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}(?:@sha256:[0-9a-f]{64})?|@sha256:[0-9a-f]{64})"
@@ -186,7 +186,7 @@ SETTINGS: tuple[Setting, ...] = (
         "vllm_image",
         "str",
         check=_matches(
-            _REFERENCE,
+            REFERENCE,
             'an image reference such as "registry/name:tag", as text with one tag, the name in small letters',
         ),
     ),

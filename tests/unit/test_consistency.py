@@ -7,6 +7,7 @@ import re
 
 import pytest
 import yaml
+from ansible_collections.vllm_ascend.fleet.plugins.module_utils import helper_main
 from ansible_collections.vllm_ascend.fleet.plugins.plugin_utils import plain, settings
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -74,3 +75,13 @@ def test_every_variable_of_the_roles_is_known_to_the_search_for_misspelt_ones():
     variables = load("roles/npu_host/vars/main.yml")
     known = set(variables["__vllm_settings"]) | set(variables["__vllm_other_variables"])
     assert {name for role in ROLES for name in options(role)} <= known
+
+
+def test_the_version_is_the_same_everywhere_and_in_the_changelog():
+    """The changelog's data is read, too: its own lint says nothing of a file that is no YAML."""
+    version = load("galaxy.yml")["version"]
+    assert version == helper_main.VERSION
+    assert f"vllm_ascend-fleet-{version}.tar.gz" in (ROOT / "README.md").read_text(encoding="utf-8")
+    releases = load("changelogs/changelog.yaml")["releases"]
+    assert max(releases, key=lambda name: [int(part) for part in name.split(".")]) == version
+    assert f"\nv{version}\n" in (ROOT / "CHANGELOG.rst").read_text(encoding="utf-8")
